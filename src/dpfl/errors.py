@@ -1,0 +1,5 @@
+"""The one error that a user can act on."""
+
+
+class DpflError(Exception):
+    """A sentence that says what is wrong and what to do; the command line prints it and exits with code 2."""
