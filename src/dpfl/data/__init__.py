@@ -1,0 +1,30 @@
+"""Who holds what: data sets, and how they are spread over the clients of a federation.
+
+>>> federation = dpfl.data.sample().split(clients=10, how=dpfl.data.Dirichlet(0.05), seed=0)
+"""
+
+from dpfl.data.catalog import cifar10, emnist, fashion_mnist, load, mnist, npz, sample, tensors
+from dpfl.data.dataset import Dataset, Source
+from dpfl.data.federation import Federation
+from dpfl.data.partition import IID, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
+
+__all__ = [
+    "IID",
+    "Dataset",
+    "Dirichlet",
+    "Federation",
+    "LabelSkew",
+    "Mapping",
+    "Mix",
+    "Shards",
+    "Source",
+    "Unequal",
+    "cifar10",
+    "emnist",
+    "fashion_mnist",
+    "load",
+    "mnist",
+    "npz",
+    "sample",
+    "tensors",
+]

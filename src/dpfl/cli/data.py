@@ -1,0 +1,99 @@
+"""The commands `dpfl data get` and `dpfl data show`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from dpfl.data import Federation, load
+from dpfl.data.download import get as download
+from dpfl.data.partition import parse
+from dpfl.errors import DpflError
+from dpfl.report import holdings
+
+app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
+
+DataDir = Annotated[Path | None, typer.Option(help="Folder of the data sets (else DPFL_DATA, else the user's cache).")]
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist, emnist or cifar10.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Download a public data set and check its hashes."""
+    console = Console()
+    folder = download(name, data_dir, progress=console.is_terminal)
+    console.print(f"{name} is in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A data set's name, or the path of an .npz file.")] = "mnist-sample",
+    partition: Annotated[str, typer.Option(help="iid, dirichlet, shards, label-skew, mix, unequal or mapping.")] = "dirichlet",
+    beta: Annotated[
+        float | None, typer.Option(help="Dirichlet parameter; smaller is more skewed.", show_default="0.05")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other option of the partition.")
+    ] = None,
+    clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    public_clients: Annotated[int, typer.Option(help="Clients held out as public.")] = 0,
+    data_dir: DataDir = None,
+    png: Annotated[Path | None, typer.Option(help="Also draw it into this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show how a data set is spread over the clients."""
+    how = parse(partition, **_options(partition, beta, options or []))
+    federation = load(name, data_dir).split(clients, how, seed, public_clients)
+    if png:
+        holdings.draw(federation, png)
+    if as_json:
+        typer.echo(json.dumps(_summary(federation), indent=2))
+        return
+    console = Console()
+    console.print(holdings.table(federation))
+    for note in federation.notes[: holdings.SHOWN_CLIENTS]:
+        console.print(f"- {note}", highlight=False, soft_wrap=True)
+    if (more := len(federation.notes) - holdings.SHOWN_CLIENTS) > 0:
+        console.print(f"- and {more} more notes (--json shows all)", highlight=False)
+    if png:
+        console.print(f"drawn in {png}", highlight=False, soft_wrap=True)
+
+
+def _options(partition: str, beta: float | None, pairs: list[str]) -> dict[str, Any]:
+    """The partition's options; a value is read as JSON if it is JSON, else as text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise DpflError(f"--set {pair} has no value: write it as --set KEY=VALUE.")
+        try:
+            options[key.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            options[key.replace("-", "_")] = value
+    if beta is not None:
+        options["beta"] = beta
+    elif partition == "dirichlet":
+        options.setdefault("beta", 0.05)
+    return options
+
+
+def _summary(federation: Federation) -> dict[str, Any]:
+    return {
+        "name": federation.train.name,
+        "partition": federation.how,
+        "shape": federation.shape,
+        "classes": federation.classes,
+        "sizes": federation.sizes,
+        "label_counts": federation.label_counts().tolist(),
+        "public_sizes": [len(part) for part in federation.public],
+        "test_size": len(federation.test),
+        "sha256": federation.sha256,
+        "notes": federation.notes,
+    }

@@ -1,0 +1,124 @@
+"""The data sets that have a name, and the user's own arrays and tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpfl.data.checks import suggest
+from dpfl.data.dataset import Array, Dataset, Source, make_dataset
+from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
+from dpfl.data.folders import find
+from dpfl.errors import DpflError
+
+# Means and standard deviations that were published with the data sets: constants, so they cost no privacy.
+MNIST_SCALE = ((0.1307,), (0.3081,))
+FASHION_MNIST_SCALE = ((0.2860,), (0.3530,))
+EMNIST_SCALE = ((0.1736,), (0.3317,))
+CIFAR10_SCALE = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+EMNIST_CLASSES = {"digits": 10, "mnist": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
+
+Scale = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def sample() -> Source:
+    """10,000 images of MNIST that come with the package: 8,000 to train and 2,000 to test on."""
+    file = resources.files("dpfl.data") / "mnist_sample.npz"
+    with resources.as_file(file) as path:
+        return _source("mnist-sample", read_npz(path), 10, MNIST_SCALE)
+
+
+def mnist(data_dir: str | Path | None = None) -> Source:
+    return _source("mnist", _read_idx("mnist", "train", "t10k", data_dir), 10, MNIST_SCALE)
+
+
+def fashion_mnist(data_dir: str | Path | None = None) -> Source:
+    return _source("fashion-mnist", _read_idx("fashion-mnist", "train", "t10k", data_dir), 10, FASHION_MNIST_SCALE)
+
+
+def emnist(split: str = "digits", data_dir: str | Path | None = None) -> Source:
+    """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
+    if split not in EMNIST_CLASSES:
+        raise DpflError(f"EMNIST has no split {split!r}: {suggest(split, EMNIST_CLASSES)}.")
+    held = _read_idx("emnist", f"emnist-{split}-train", f"emnist-{split}-test", data_dir, within="gzip")
+    first = 1 if split == "letters" else 0
+    upright = Arrays(
+        held.x.transpose(0, 2, 1),
+        held.y.astype(np.int64) - first,
+        held.x_test.transpose(0, 2, 1),
+        held.y_test.astype(np.int64) - first,
+    )
+    return _source(f"emnist-{split}", upright, EMNIST_CLASSES[split], EMNIST_SCALE)
+
+
+def cifar10(data_dir: str | Path | None = None) -> Source:
+    folders = {find("cifar10", file, data_dir, within="cifar-10-batches-bin").parent for file in CIFAR10_TRAIN}
+    folder = find("cifar10", CIFAR10_TEST[0], data_dir, within="cifar-10-batches-bin").parent
+    if folders != {folder}:
+        raise DpflError("The files of cifar10 lie in several folders: put all six into one.")
+    return _source("cifar10", read_cifar10(folder), 10, CIFAR10_SCALE)
+
+
+def npz(path: str | Path, seed: int = 0) -> Source:
+    """The user's own .npz file with x and y; without x_test and y_test, a seeded stratified fifth is the test set."""
+    held = read_npz(Path(path).expanduser(), seed)
+    return tensors(held.x, held.y, held.x_test, held.y_test, name=Path(path).stem)
+
+
+def tensors(x: Array, y: Array, x_test: Array, y_test: Array, name: str = "own") -> Source:
+    """The user's own tensors or arrays, in any numeric type."""
+    train, test = make_dataset(name, x, y), make_dataset(name, x_test, y_test)
+    classes = max(train.classes, test.classes)
+    return Source(Dataset(name, train.x, train.y, classes), Dataset(name, test.x, test.y, classes))
+
+
+def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Source:
+    """A source by its name, or from the path of an .npz file."""
+    readers: dict[str, Callable[..., Source]] = {
+        "mnist-sample": sample,
+        "mnist": lambda **rest: mnist(data_dir, **rest),
+        "fashion-mnist": lambda **rest: fashion_mnist(data_dir, **rest),
+        "cifar10": lambda **rest: cifar10(data_dir, **rest),
+        "emnist": lambda split="digits": emnist(split, data_dir),
+    }
+    for split in EMNIST_CLASSES:
+        readers[f"emnist-{split}"] = lambda split=split: emnist(split, data_dir)
+    if name.endswith(".npz"):
+        readers[name] = lambda seed=0: npz(name, seed)
+    if name not in readers:
+        raise DpflError(f"There is no data set {name!r}: {suggest(name, readers)}, or give a path ending in .npz.")
+    allowed = {"emnist": ["split"]}.get(name, ["seed"] if name.endswith(".npz") else [])
+    if unknown := next((key for key in options if key not in allowed), None):
+        raise DpflError(f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}.")
+    return readers[name](**options)
+
+
+def _read_idx(data_set: str, train: str, test: str, data_dir: str | Path | None, within: str = "") -> Arrays:
+    pairs = [
+        read_idx_pair(
+            find(data_set, f"{part}-images-idx3-ubyte", data_dir, within),
+            find(data_set, f"{part}-labels-idx1-ubyte", data_dir, within),
+        )
+        for part in (train, test)
+    ]
+    return Arrays(*pairs[0], *pairs[1])
+
+
+def _source(name: str, held: Arrays, classes: int, scale: Scale) -> Source:
+    return Source(
+        Dataset(name, _normalise(held.x, scale), torch.from_numpy(held.y.astype(np.int64)), classes),
+        Dataset(name, _normalise(held.x_test, scale), torch.from_numpy(held.y_test.astype(np.int64)), classes),
+    )
+
+
+def _normalise(pixels: np.ndarray, scale: Scale) -> torch.Tensor:
+    """Bytes (n, height, width) or (n, channels, height, width) to float32 (n, channels, height, width)."""
+    mean, deviation = (torch.tensor(values).reshape(-1, 1, 1) for values in scale)
+    images = torch.tensor(pixels, dtype=torch.float32)
+    images = images.unsqueeze(1) if images.ndim == 3 else images
+    return images.div_(255).sub_(mean).div_(deviation).contiguous()

@@ -1,0 +1,103 @@
+"""A data set, and a source: the pair of a training and a test set that can be split over clients."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from dpfl.data.partition import Dirichlet, Partition, describe
+from dpfl.errors import DpflError
+
+if TYPE_CHECKING:
+    from dpfl.data.federation import Federation
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples and their labels: x is float32 (n, ...), y is int64 (n,) in 0 .. classes - 1."""
+
+    name: str
+    x: torch.Tensor
+    y: torch.Tensor
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.x.dtype != torch.float32 or self.y.dtype != torch.int64:
+            raise DpflError(
+                f"The data set {self.name!r} has x of {self.x.dtype} and y of {self.y.dtype}: "
+                "give float32 and int64, or let dpfl.data.tensors convert them."
+            )
+        if self.x.ndim < 2 or self.y.ndim != 1 or len(self.x) != len(self.y):
+            raise DpflError(
+                f"The data set {self.name!r} has x of shape {tuple(self.x.shape)} and y of shape "
+                f"{tuple(self.y.shape)}: give x as (n, ...) and one label a sample as (n,)."
+            )
+        if len(self.y) == 0:
+            raise DpflError(f"The data set {self.name!r} is empty: give at least one sample.")
+        if not bool(torch.isfinite(self.x).all()):
+            raise DpflError(f"The data set {self.name!r} holds values that are not finite: remove or replace them.")
+        low, high = int(self.y.min()), int(self.y.max())
+        if low < 0 or high >= self.classes:
+            raise DpflError(
+                f"The labels of {self.name!r} run from {low} to {high}: number them from 0 to {self.classes - 1}, "
+                f"one for each of the {self.classes} classes."
+            )
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        return tuple(self.x.shape[1:])
+
+    @cached_property
+    def sha256(self) -> str:
+        digest = hashlib.sha256(f"{tuple(self.x.shape)} {self.classes}".encode())
+        for tensor in (self.x, self.y):
+            digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+Array = torch.Tensor | np.ndarray
+
+
+def make_dataset(name: str, x: Array, y: Array, classes: int | None = None) -> Dataset:
+    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255 to 0..1."""
+    try:
+        samples, labels = torch.as_tensor(x).detach().cpu(), torch.as_tensor(y).detach().cpu()
+    except (TypeError, ValueError) as error:
+        raise DpflError(f"The data set {name!r} holds something else than numbers ({error}): convert it.") from error
+    if labels.dtype != torch.int64:
+        whole = labels.to(torch.int64)
+        if not torch.equal(whole.to(labels.dtype), labels):
+            raise DpflError(f"The labels of {name!r} are not whole numbers: number the classes 0, 1, 2, ...")
+        labels = whole
+    scaled = samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
+    known = classes if classes is not None else int(labels.max()) + 1 if labels.numel() else 1
+    return Dataset(name, scaled.contiguous(), labels.contiguous(), known)
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Training data that is still in one place, and the test data that everyone is measured on."""
+
+    train: Dataset
+    test: Dataset
+
+    def split(self, clients: int = 10, how: Partition = Dirichlet(0.05), seed: int = 0, public_clients: int = 0) -> Federation:
+        """Spread the training data over clients; the partition's last `public_clients` parts are held out as public."""
+        from dpfl.data.federation import Federation
+
+        if clients < 1 or public_clients < 0:
+            raise DpflError(f"Ask for at least 1 client and 0 public clients, not {clients} and {public_clients}.")
+        parts, notes = how(self.train.y.numpy(), clients + public_clients, np.random.default_rng(seed))
+        indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
+        if public_clients:
+            notes = (*notes, f"clients {clients} to {len(parts) - 1} of the partition are held out as public")
+        return Federation(self.train, self.test, indices[:clients], indices[clients:], describe(how), tuple(notes))

@@ -1,0 +1,106 @@
+"""A federation: one training set, and which of its samples each client holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from dpfl.data.dataset import Array, Dataset, make_dataset
+from dpfl.errors import DpflError
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Clients (and held-out public clients) as disjoint index tensors into the training set."""
+
+    train: Dataset
+    test: Dataset
+    clients: tuple[torch.Tensor, ...]
+    public: tuple[torch.Tensor, ...] = ()
+    how: str = "own"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.train.shape != self.test.shape or self.train.classes != self.test.classes:
+            raise DpflError(
+                f"Training samples are {self.train.shape} in {self.train.classes} classes, test samples "
+                f"{self.test.shape} in {self.test.classes}: give both the same shape and classes."
+            )
+        if not self.clients:
+            raise DpflError("The federation has no clients: give at least one.")
+        named = [(f"client {number}", part) for number, part in enumerate(self.clients)]
+        named += [(f"public client {number}", part) for number, part in enumerate(self.public)]
+        for name, part in named:
+            _check_part(name, part, len(self.train))
+        _check_disjoint(named, len(self.train))
+
+    @classmethod
+    def from_tensors(cls, parts: Sequence[tuple[Array, Array]], test: tuple[Array, Array], name: str = "own") -> Federation:
+        """A federation of the user's own clients, each a pair (x, y), and a test set (x, y)."""
+        if not parts:
+            raise DpflError("The federation has no clients: give at least one pair (x, y).")
+        held = [make_dataset(f"{name}, client {number}", x, y) for number, (x, y) in enumerate(parts)]
+        measured = make_dataset(f"{name}, test", *test)
+        if odd := next((one.name for one in held if one.shape != measured.shape), None):
+            raise DpflError(f"The samples of {odd!r} do not have the test samples' shape {measured.shape}: align them.")
+        classes = max(one.classes for one in (*held, measured))
+        train = Dataset(name, torch.cat([one.x for one in held]), torch.cat([one.y for one in held]), classes)
+        ends = np.cumsum([0, *(len(one) for one in held)])
+        clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
+        return cls(train, Dataset(name, measured.x, measured.y, classes), clients)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(part) for part in self.clients)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.train.shape
+
+    @property
+    def classes(self) -> int:
+        return self.train.classes
+
+    def client(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The samples and labels that a client holds."""
+        part = self.clients[number]
+        return self.train.x[part], self.train.y[part]
+
+    def label_counts(self) -> np.ndarray:
+        """How many samples of each class each client holds: (clients, classes)."""
+        labels = self.train.y.numpy()
+        return np.stack([np.bincount(labels[part.numpy()], minlength=self.classes) for part in self.clients])
+
+    @cached_property
+    def sha256(self) -> str:
+        digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256}".encode())
+        for kind, parts in (("clients", self.clients), ("public", self.public)):
+            digest.update(f" {kind} {[len(part) for part in parts]} ".encode())
+            for part in parts:
+                digest.update(part.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+def _check_part(name: str, part: torch.Tensor, total: int) -> None:
+    if part.dtype != torch.int64 or part.ndim != 1:
+        raise DpflError(f"The indices of {name} are {part.dtype} of {part.ndim} dimensions: give one row of int64.")
+    if len(part) < 2:
+        held = "only one image" if len(part) else "no images"
+        raise DpflError(f"There is {held} at {name}: ask for fewer clients, a larger minimum, or a milder partition.")
+    if int(part.min()) < 0 or int(part.max()) >= total:
+        raise DpflError(f"The indices of {name} leave the range 0 to {total - 1} of the training set: correct them.")
+
+
+def _check_disjoint(named: list[tuple[str, torch.Tensor]], total: int) -> None:
+    """A sample with two owners would be paid for by each of them alone, and its guarantee would be wrong."""
+    taken = torch.zeros(total, dtype=torch.bool)
+    for name, part in named:
+        if bool(taken[part].any()) or len(torch.unique(part)) != len(part):
+            raise DpflError(f"Some indices of {name} occur twice: every image must have one owner, who holds it once.")
+        taken[part] = True

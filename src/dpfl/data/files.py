@@ -1,0 +1,109 @@
+"""Readers of the files that public data sets come in. None of them runs code: no pickle."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dpfl.data.stratify import stratified
+from dpfl.errors import DpflError
+
+UNSIGNED_BYTE = 0x08
+CIFAR10_TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+CIFAR10_TEST = ("test_batch.bin",)
+CIFAR10_RECORD = 1 + 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """What was read: samples and labels to train and to test on."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+def read_idx(path: Path, dimensions: int) -> np.ndarray:
+    """An IDX file of bytes with the given number of dimensions, gzipped or not."""
+    content = _read_bytes(path)
+    start = 4 + 4 * dimensions
+    if content[:4] != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < start:
+        raise _corrupt(path, f"its first bytes are not those of an IDX file of {dimensions} dimensions")
+    shape = struct.unpack(f">{dimensions}I", content[4:start])
+    expected = start + int(np.prod(shape, dtype=object))
+    if len(content) != expected:
+        raise _corrupt(path, f"it should have {expected} bytes and has {len(content)}")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def read_idx_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, height, width) and as many labels (n,)."""
+    x, y = read_idx(images, 3), read_idx(labels, 1)
+    if len(x) != len(y):
+        raise _corrupt(labels, f"it has {len(y)} labels for the {len(x)} images of {images.name}")
+    return x, y
+
+
+def read_cifar10(folder: Path) -> Arrays:
+    """The binary layout of CIFAR-10: records of one label byte and 3 x 32 x 32 pixel bytes."""
+    x, y = _read_records(folder, CIFAR10_TRAIN)
+    x_test, y_test = _read_records(folder, CIFAR10_TEST)
+    return Arrays(x, y, x_test, y_test)
+
+
+def read_npz(path: Path, seed: int = 0) -> Arrays:
+    """Arrays x and y, and x_test and y_test or else a stratified fifth of x and y."""
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            found = {key: held[key] for key in ("x", "y", "x_test", "y_test") if key in held.files}
+    except FileNotFoundError as error:
+        raise DpflError(f"There is no file {path}: give the path of an .npz file with arrays x and y.") from error
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DpflError(f"{path} is no readable .npz file of plain arrays ({error}): save it with numpy.savez.") from error
+    if not {"x", "y"} <= set(found) or len(found) == 3:
+        raise DpflError(f"{path} holds {sorted(found)}: give x and y, and both or none of x_test and y_test.")
+    if len(found) == 4:
+        return Arrays(**found)
+    return _split_fifth(path, found["x"], found["y"], seed)
+
+
+def _split_fifth(path: Path, x: np.ndarray, y: np.ndarray, seed: int) -> Arrays:
+    if y.ndim != 1 or x.ndim < 2 or len(x) != len(y) or len(y) < 2:
+        raise DpflError(f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n above 1.")
+    held_out = np.zeros(len(y), dtype=bool)
+    held_out[stratified(y, max(1, round(len(y) / 5)), np.random.default_rng(seed))] = True
+    return Arrays(x[~held_out], y[~held_out], x[held_out], y[held_out])
+
+
+def _read_records(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    batches = []
+    for name in names:
+        content = _read_bytes(folder / name)
+        if not content or len(content) % CIFAR10_RECORD:
+            raise _corrupt(folder / name, f"its {len(content)} bytes are no multiple of {CIFAR10_RECORD}")
+        batches.append(np.frombuffer(content, dtype=np.uint8).reshape(-1, CIFAR10_RECORD))
+        if batches[-1][:, 0].max() > 9:
+            raise _corrupt(folder / name, "it has labels above 9")
+    records = np.concatenate(batches)
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise _corrupt(path, str(error)) from error
+    except OSError as error:
+        raise DpflError(f"{path} cannot be read ({error.strerror}): check that it is there and readable.") from error
+
+
+def _corrupt(path: Path, why: str) -> DpflError:
+    return DpflError(f"The file {path} is damaged ({why}): delete it and get it again.")

@@ -1,0 +1,122 @@
+"""The table, the picture and the commands that show who holds what."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import image
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dpfl.cli.data import app
+from dpfl.data import IID, Dataset, Source
+from dpfl.errors import DpflError
+from dpfl.report import holdings
+
+
+def federation(clients, classes=10, public=0):
+    data = Dataset("small", torch.zeros(3000, 2), torch.arange(3000) % classes, classes)
+    return Source(data, data).split(clients, IID(), 0, public)
+
+
+def text(table):
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(table)
+    return console.export_text()
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_the_table_has_a_row_a_client():
+    shown = text(holdings.table(federation(3, classes=3, public=1)))
+    assert "small, iid" in shown
+    assert [line.split()[0] for line in shown.splitlines() if line[:2].strip().isdigit()] == ["0", "1", "2"]
+    assert "all 3" in shown
+    assert "public 1" in shown
+
+
+def test_the_table_of_many_clients_is_cut():
+    shown = text(holdings.table(federation(50)))
+    assert "30 more" in shown
+    assert "smallest client 60 images" in shown
+    assert len(shown.splitlines()) < 32
+
+
+def test_the_table_of_many_classes_counts_them():
+    shown = text(holdings.table(federation(3, classes=47)))
+    assert "classes" in shown
+    assert " 47" in shown
+
+
+@pytest.mark.parametrize(("clients", "classes"), [(1, 2), (10, 10), (20, 20), (100, 47)])
+def test_the_picture_is_a_png_with_colours(tmp_path, clients, classes):
+    path = tmp_path / "deep" / "holdings.png"
+    holdings.draw(federation(clients, classes), path)
+    pixels = image.imread(path)
+    assert pixels.shape[1] == 1350
+    assert len(np.unique((pixels @ [1, 10, 100, 0]).round(3))) > classes
+
+
+def test_show_prints_a_table_by_default():
+    result = run("show")
+    assert result.exit_code == 0, result.output
+    assert "mnist-sample, dirichlet(beta=0.05, minimum=20)" in result.output
+    assert "all 10" in result.output
+
+
+def test_show_prints_json_and_draws(tmp_path):
+    png = tmp_path / "holdings.png"
+    result = run("show", "--partition", "unequal", "--set", "ratio=4", "--clients", "4", "--json", "--png", str(png))
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.output)
+    assert said["partition"] == "unequal(ratio=4, minimum=20)"
+    assert sum(said["sizes"]) == 8000
+    assert np.array(said["label_counts"]).shape == (4, 10)
+    assert said["test_size"] == 2000
+    assert len(said["sha256"]) == 64
+    assert png.stat().st_size > 1000
+
+
+def test_show_lists_some_of_many_notes():
+    result = run("show", "--clients", "200", "--public-clients", "1")
+    assert result.exit_code == 0, result.output
+    assert "more notes" in result.output
+
+
+def test_show_takes_beta_for_a_mix():
+    result = run("show", "--partition", "mix", "--set", "share=0.5", "--beta", "0.3", "--json", "--seed", "3")
+    assert "beta=0.3" in json.loads(result.output)["partition"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("show", "mnits"), "did you mean 'mnist'"),
+        (("show", "--partition", "iid", "--beta", "1"), "no option 'beta'"),
+        (("show", "--set", "minimum"), "KEY=VALUE"),
+        (("show", "--set", "minimum=few"), "minimum is 'few'"),
+        (("get", "mnist-sample"), "comes with the package"),
+    ],
+)
+def test_errors_are_sentences(arguments, said):
+    result = run(*arguments)
+    assert isinstance(result.exception, DpflError)
+    assert said in str(result.exception)
+
+
+def test_get_says_where_the_data_is(tmp_path):
+    folder = tmp_path / "cifar10" / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        (folder / name).touch()
+    result = run("get", "cifar10", "--data-dir", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert f"cifar10 is in {tmp_path / 'cifar10'}" in result.output
+
+
+def test_without_a_command_the_help_is_shown():
+    assert "who holds what" in run().output
