@@ -1,0 +1,152 @@
+"""Descriptions of models: a name and options that build the same module, with the same weights, everywhere."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from dpfl.errors import DpflError
+from dpfl.models import architectures
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by its catalogue name, or by the import path of a factory, with its options."""
+
+    name: str
+    options: tuple[tuple[str, object], ...] = ()
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """A new module for samples of this shape (channels first); its initial weights depend on the seed alone."""
+        options: dict[str, Any] = dict(self.options)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            if self.name in _BUILDERS:
+                return _BUILDERS[self.name](tuple(shape), classes, **options)
+            return _call(self.name, _import(self.name), options)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyModel:
+    """A user's own module: its weights as they are become the initial weights."""
+
+    module: nn.Module = field(repr=False)
+    name: str
+    options: tuple[tuple[str, object], ...] = ()
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        return copy.deepcopy(self.module)
+
+
+def mlp(hidden: int = 200, activation: str = "relu") -> Model:
+    """One hidden layer; 159,010 parameters on MNIST."""
+    if not isinstance(hidden, int) or hidden < 1:
+        raise DpflError(f"hidden must be a whole number of at least 1, but is {hidden!r}.")
+    return Model("mlp", (("hidden", hidden), ("activation", _one_of("activation", activation, _ACTIVATIONS))))
+
+
+def cnn(activation: str = "tanh") -> Model:
+    """The small network of the DP-SGD literature; 26,010 parameters on MNIST."""
+    return Model("cnn", (("activation", _one_of("activation", activation, _ACTIVATIONS)),))
+
+
+def cnn_wide(activation: str = "relu") -> Model:
+    """The network of FedAvg; 582,026 parameters on MNIST, 878,538 on CIFAR-10."""
+    return Model("cnn-wide", (("activation", _one_of("activation", activation, _ACTIVATIONS)),))
+
+
+def alexnet() -> Model:
+    """AlexNet for small images; 3.3 million parameters."""
+    return Model("alexnet")
+
+
+def mobilenet_v2(norm: str = "group") -> Model:
+    """MobileNet-V2 for small images; 2.3 million parameters."""
+    return Model("mobilenet-v2", (("norm", _one_of("norm", norm, architectures.NORMS)),))
+
+
+def resnet18(norm: str = "group") -> Model:
+    """ResNet-18 for small images; 11.2 million parameters."""
+    return Model("resnet-18", (("norm", _one_of("norm", norm, architectures.NORMS)),))
+
+
+def from_name(name: str, **options: object) -> Model:
+    """The model of that catalogue name, or of an import path "package.module:factory"."""
+    if ":" in name:
+        _import(name)
+        return Model(name, tuple(options.items()))
+    factory: Callable[..., Model] = _FACTORIES[_one_of("model", name, _FACTORIES)]
+    known = inspect.signature(factory).parameters
+    for option in options:
+        if not known:
+            raise DpflError(f"The model {name!r} has no options; remove {option!r}.")
+        _one_of(f"option of the model {name!r}", option, known)
+    return factory(**options)
+
+
+def from_module(module: nn.Module) -> ReadyModel:
+    """A ready module as a model; every build is a copy of it, as it is now."""
+    if not isinstance(module, nn.Module):
+        raise DpflError(f"from_module takes a torch.nn.Module, but got {type(module).__name__}.")
+    return ReadyModel(copy.deepcopy(module), type(module).__name__)
+
+
+_ACTIVATIONS = architectures.ACTIVATIONS
+_FACTORIES: dict[str, Callable[..., Model]] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "cnn-wide": cnn_wide,
+    "alexnet": alexnet,
+    "mobilenet-v2": mobilenet_v2,
+    "resnet-18": resnet18,
+}
+_BUILDERS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": architectures.build_mlp,
+    "cnn": architectures.build_cnn,
+    "cnn-wide": architectures.build_cnn_wide,
+    "alexnet": architectures.build_alexnet,
+    "mobilenet-v2": architectures.build_mobilenet_v2,
+    "resnet-18": architectures.build_resnet18,
+}
+
+
+def _one_of(what: str, value: str, known: Iterable[str]) -> str:
+    names = list(known)
+    if value in names:
+        return value
+    nearest = difflib.get_close_matches(str(value), names, n=1, cutoff=0.0)
+    raise DpflError(f"Unknown {what} {value!r}; did you mean {nearest[0]!r}? Known: {', '.join(names)}.")
+
+
+def _import(path: str) -> Callable[..., object]:
+    place, _, attribute = path.partition(":")
+    try:
+        factory = getattr(importlib.import_module(place), attribute)
+    except Exception as error:  # an import runs the user's code, which can fail in any way
+        raise DpflError(
+            f"Cannot import the model {path!r} ({type(error).__name__}: {error}); "
+            'write it as "package.module:factory" and make the package importable.'
+        ) from error
+    if not callable(factory):
+        raise DpflError(f"{path!r} is not callable; name a function that returns a torch.nn.Module, or a Module class.")
+    return factory
+
+
+def _call(path: str, factory: Callable[..., object], options: dict[str, Any]) -> nn.Module:
+    try:
+        module = factory(**options)
+    except Exception as error:  # the user's code again
+        raise DpflError(
+            f"The model {path!r} failed with the options {options} ({type(error).__name__}: {error}); correct either."
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise DpflError(f"The model {path!r} returned a {type(module).__name__}; it must return a torch.nn.Module.")
+    return module
