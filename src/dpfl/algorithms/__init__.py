@@ -1,0 +1,37 @@
+"""The published systems, one short file each, and their registry."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.ce_fedavg import ce_fedavg
+from dpfl.algorithms.dp_fedavg import dp_fedavg
+from dpfl.algorithms.fedavg import fedavg
+from dpfl.algorithms.fedavg_dp import fedavg_dp
+from dpfl.algorithms.options import choose, nearest
+from dpfl.errors import DpflError
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "fedavg": fedavg,
+    "ce-fedavg": ce_fedavg,
+    "dp-fedavg": dp_fedavg,
+    "fedavg-dp": fedavg_dp,
+}
+
+
+def options_of(name: str) -> dict[str, inspect.Parameter]:
+    """The options of a system, with their defaults."""
+    return dict(inspect.signature(choose("algorithm", name, ALGORITHMS)).parameters)
+
+
+def from_name(name: str, **options: object) -> Algorithm:
+    known = options_of(name)
+    for option in options:
+        if option not in known:
+            raise DpflError(f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}")
+    return ALGORITHMS[name](**options)
+
+
+__all__ = ["ALGORITHMS", "Algorithm", "Claim", "ce_fedavg", "dp_fedavg", "fedavg", "fedavg_dp", "from_name", "options_of"]

@@ -1,0 +1,149 @@
+"""The ledgers of a federation, read together: what is left, what was spent, and the statement that follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpfl.algorithms import Algorithm
+from dpfl.client.node import ledger_path
+from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
+from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
+
+GRID = 20
+"""While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and quick."""
+
+ADVERSARY = {
+    "sample": "the server, other clients and the public, who may see every update",
+    "client": "other clients and the public, who see the models; the server is trusted with single updates",
+    "shared": "the server, other clients and the public, where secure aggregation lets the server see sums only",
+    "none": "nobody is kept out",
+}
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """One ledger a client at sample level, one for the federation at client level, none without noise."""
+
+    algorithm: Algorithm
+    folder: Path
+    declared: Sequence[int]
+    delta: float
+    accountant: str
+    limit: Limit | None
+
+    @property
+    def event(self) -> Event:
+        release = self.algorithm.release
+        assert release is not None
+        return release.event(len(self.declared) if self.algorithm.unit == "client" else 0)
+
+    def paths(self) -> list[Path]:
+        if self.algorithm.unit == "sample":
+            return [ledger_path(self.folder, client) for client in range(len(self.declared))]
+        return [self.folder / "federation.sqlite"] if self.algorithm.unit == "client" else []
+
+    def open(self, path: Path) -> Ledger:
+        return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
+
+    def spent(self) -> list[dict[Event, int]]:
+        return [_spent(self.open(path)) for path in self.paths()]
+
+    def remaining(self, horizon: int) -> list[int]:
+        """How many more releases each owner allows; more than anyone makes where nothing limits them."""
+        return [_remaining(self.open(path), self.event, self.limit, horizon) for path in self.paths()]
+
+    def meter(self, spent: Sequence[Spent], remaining: Sequence[int], horizon: int) -> Meter:
+        fullest = min(range(len(remaining)), key=remaining.__getitem__)
+        end = min(remaining[fullest], horizon or MOST)
+        return Meter(spent[fullest], self.event, self.delta, self.accountant, end)
+
+    def statement(self, randomness: Randomness) -> PrivacyStatement:
+        if self.algorithm.unit == "none":
+            return self._nothing()
+        spent = self.spent()
+        figures = [accountant(self.accountant).epsilon(events, self.delta) for events in spent]
+        claim = self.algorithm.claim
+        claimed = [accountant(claim.accountant).epsilon(e, self.delta) for e in spent] if claim.accountant else [math.nan]
+        names = [str(client) for client in range(len(spent))] if self.algorithm.unit == "sample" else ["every client"]
+        return PrivacyStatement(
+            unit=self.algorithm.unit,
+            neighbours=neighbours_of([self.event]),
+            delta=self.delta,
+            adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.unit],
+            accountant=self.accountant,
+            proven=max(figures),
+            claimed=None if math.isnan(max(claimed)) else max(claimed),
+            claim=claim.text,
+            per_client=dict(zip(names, figures, strict=True)),
+            releases=_releases(spent),
+            assumptions=self._assumptions(randomness),
+        )
+
+    def _nothing(self) -> PrivacyStatement:
+        return PrivacyStatement(
+            unit="none",
+            neighbours="none",
+            delta=self.delta,
+            adversary=ADVERSARY["none"],
+            accountant="none",
+            proven=math.inf,
+            claimed=None,
+            claim=self.algorithm.claim.text,
+            unaccounted=("every client's update, without noise",),
+        )
+
+    def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
+        facts = ["the sizes of the clients, the settings and the test set are public"]
+        if self.algorithm.clients.shared_by:
+            alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)
+            facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
+        if isinstance(randomness, Keyed):
+            facts.append(f"nobody knows the seed ({randomness.seed}); with real data set privacy.entropy = 'system'")
+        return tuple(facts)
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
+
+    start: Mapping[Event, int]
+    event: Event
+    delta: float
+    accountant: str
+    end: int
+
+    def at_most(self, releases: int) -> float:
+        stride = max(1, math.ceil(min(self.end, MOST) / GRID))
+        mark = math.ceil(releases / stride) * stride
+        if releases <= self.end:
+            mark = min(mark, self.end)
+        by = accountant(self.accountant)
+        return (by.quick or by).epsilon(add(self.start, self.event, mark), self.delta)
+
+
+def _spent(ledger: Ledger) -> dict[Event, int]:
+    try:
+        return ledger.spent()
+    finally:
+        ledger.close()
+
+
+def _remaining(ledger: Ledger, event: Event, limit: Limit | None, horizon: int) -> int:
+    try:
+        return ledger.remaining(event, limit, horizon)
+    finally:
+        ledger.close()
+
+
+def _releases(spent: Sequence[Spent]) -> dict[str, int]:
+    """The largest count of each kind of release that any one owner made."""
+    counts: dict[str, int] = {}
+    for events in spent:
+        for event, count in events.items():
+            text = describe(event)
+            counts[text] = max(count, counts.get(text, 0))
+    return counts

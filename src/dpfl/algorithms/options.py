@@ -1,0 +1,41 @@
+"""Words of an experiment file to parts."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from dpfl.errors import DpflError
+from dpfl.privacy import All, FixedSize, Gaussian
+from dpfl.privacy.noise import Planned
+from dpfl.privacy.sampling import Sampling
+from dpfl.server.weights import BySize, Uniform, Weights
+
+Part = TypeVar("Part")
+
+
+def nearest(word: str, words: object) -> str:
+    """A hint for a word that is not among those known."""
+    known = sorted(words)  # type: ignore[call-overload]
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}."
+
+
+def choose(option: str, word: str, parts: Mapping[str, Part]) -> Part:
+    if word not in parts:
+        raise DpflError(f"There is no {option} {word!r}; {nearest(word, parts)}")
+    return parts[word]
+
+
+def cohort_of(size: int | None) -> Sampling:
+    return All() if size is None else FixedSize(size)
+
+
+def weights_of(name: str) -> Weights:
+    return choose("weights", name, {"uniform": Uniform(), "size": BySize()})
+
+
+def noise_of(multiplier: float | None) -> Gaussian | Planned:
+    """Noise as given, or to be planned from the budget."""
+    return Planned() if multiplier is None else Gaussian(multiplier)

@@ -1,0 +1,147 @@
+"""The node that owns the data: it debits its own ledger, trains, clips, adds its noise, and only then replies."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpfl.client.gradients import ClippedGradients, NonFinite
+from dpfl.client.local import Generator, Holdings, plain_steps, private_steps
+from dpfl.client.task import Reply, Task
+from dpfl.models import FlatModel
+from dpfl.privacy import Keyed, Ledger, Limit, Randomness, Refused, Release
+from dpfl.privacy.clip import Groups, Model, clip_vector
+
+OPEN_LEDGERS = 256
+
+
+class Buildable(Protocol):
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that the clients of one machine share; the tensors may lie in shared memory."""
+
+    run: str
+    model: Buildable
+    classes: int
+    x: Tensor
+    y: Tensor
+    clients: Sequence[Tensor]
+    declared: Sequence[int]
+    randomness: Randomness
+    ledgers: Path | None = None
+    limit: Limit | None = None
+
+
+def ledger_path(folder: Path, client: int) -> Path:
+    return folder / f"client-{client:05d}.sqlite"
+
+
+class Node:
+    """Works for any client of its site, one task at a time."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
+        self._gradients: dict[Groups, ClippedGradients] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._digests: dict[int, str] = {}
+
+    def work(self, task: Task, vector: Tensor, digest: str) -> Reply:
+        try:
+            randomness = self._debit(task, digest)
+        except Refused as refusal:
+            return Reply(task.client, refused=str(refusal))
+        try:
+            update, inside = self._train(task, vector, randomness)
+        except NonFinite as error:
+            return Reply(task.client, failed=str(error), diverged=True)
+        return Reply(task.client, update, inside)
+
+    def _train(self, task: Task, vector: Tensor, randomness: Randomness) -> tuple[Tensor, bool]:
+        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        generator = partial(_keyed, randomness, task)
+        self.model.load(vector)
+        self.model.module.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(generator("module", 0).integers(2**62)))
+            if task.samples:
+                size = self.site.declared[task.client]
+                private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator)
+            else:
+                plain_steps(self.model, data, task.steps, task.local, generator)
+        return self._upload(task, vector, generator)
+
+    def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
+        """The clipped difference (or the difference to the clipped model), with this client's share of the noise, if any."""
+        clip, layout = task.clients.clip, self.model.layout
+        ends = (*layout.offsets, layout.size)
+        if isinstance(clip, Model):
+            clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
+            return clipped - vector, inside
+        update, inside = clip_vector(self.model.read() - vector, clip, layout.names, ends)
+        if task.clients.shared_by:
+            update = task.clients.noised(update, generator("client noise", 0), share=1 / task.clients.shared_by)
+        return update, inside
+
+    def _clipped(self, release: Release) -> ClippedGradients:
+        layout = self.model.layout
+        names = [name for name, offset in zip(layout.names, layout.offsets, strict=True) if offset < layout.trainable]
+        groups = release.clip.groups(names)
+        if groups not in self._gradients:
+            self._gradients[groups] = ClippedGradients(self.model, groups)
+        return self._gradients[groups]
+
+    def _debit(self, task: Task, digest: str) -> Randomness:
+        """Law 1: the event is on disk before anything derived from the data can leave. Returns this run's randomness."""
+        if self.site.ledgers is None or task.samples is None or not task.samples.private:
+            return self.site.randomness
+        ledger = self._ledger(task.client)
+        randomness = self.site.randomness
+        if isinstance(randomness, Keyed):
+            randomness = Keyed(randomness.seed, ledger.epoch(self.site.run))
+        event = task.samples.event(self.site.declared[task.client])
+        ledger.debit(self.site.run, self._release_name(task, digest), event, task.steps, self.site.limit, task.horizon)
+        return randomness
+
+    def _release_name(self, task: Task, digest: str) -> str:
+        """The same model, data, task and randomness give the same value; anything else has another name."""
+        fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
+        text = f"{self.site.run}|{task!r}|{digest}|{self._data_digest(task.client)}|{fresh}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def _data_digest(self, client: int) -> str:
+        if client not in self._digests:
+            rows = self.site.clients[client]
+            digest = hashlib.blake2b(digest_size=16)
+            for tensor in (self.site.x[rows], self.site.y[rows]):
+                digest.update(tensor.contiguous().numpy().tobytes())
+            self._digests[client] = digest.hexdigest()
+        return self._digests[client]
+
+    def _ledger(self, client: int) -> Ledger:
+        if client not in self._ledgers:
+            if len(self._ledgers) >= OPEN_LEDGERS:
+                self._ledgers.pop(next(iter(self._ledgers))).close()
+            path = ledger_path(self.site.ledgers, client)
+            self._ledgers[client] = Ledger.open(path, f"client {client}", "sample", self.site.limit)
+        return self._ledgers[client]
+
+    def close(self) -> None:
+        for ledger in self._ledgers.values():
+            ledger.close()
+
+
+def _keyed(randomness: Randomness, task: Task, purpose: str, step: int) -> np.random.Generator:
+    return randomness.generator(purpose, task.round, task.client, step)

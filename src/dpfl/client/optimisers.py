@@ -1,0 +1,117 @@
+"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+
+Step = Callable[[Tensor], Tensor]
+"""A gradient in, the change of the model out; keeps its own moments."""
+
+
+class Optimiser(Protocol):
+    rate: float
+
+    def start(self) -> Step:
+        """A fresh optimiser: clients keep nothing from one round to the next."""
+
+
+def _check(rate: float) -> None:
+    if not rate > 0:
+        raise DpflError(f"The learning rate must be above 0, not {rate}.")
+
+
+@dataclass(frozen=True)
+class SGD:
+    rate: float
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        return lambda gradient: -self.rate * gradient
+
+
+@dataclass(frozen=True)
+class Momentum:
+    rate: float
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        velocity: Tensor | float = 0.0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal velocity
+            velocity = self.beta * velocity + gradient
+            return -self.rate * velocity
+
+        return step
+
+
+@dataclass(frozen=True)
+class Adam:
+    rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        first: Tensor | float = 0.0
+        second: Tensor | float = 0.0
+        count = 0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal first, second, count
+            count += 1
+            first = self.beta1 * first + (1 - self.beta1) * gradient
+            second = self.beta2 * second + (1 - self.beta2) * gradient.square()
+            mean = first / (1 - self.beta1**count)
+            scale = torch.sqrt(second / (1 - self.beta2**count)) + self.epsilon
+            return -self.rate * mean / scale
+
+        return step
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    rate: float
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        squares: Tensor | float = 0.0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal squares
+            squares = squares + gradient.square()
+            return -self.rate * gradient / (torch.sqrt(squares) + self.epsilon)
+
+        return step
+
+
+OPTIMISERS: dict[str, type[SGD] | type[Momentum] | type[Adam] | type[AdaGrad]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adam": Adam,
+    "adagrad": AdaGrad,
+}
+
+
+def optimiser(name: str, rate: float) -> Optimiser:
+    if name not in OPTIMISERS:
+        raise DpflError(f"There is no optimiser {name!r}; choose one of {', '.join(OPTIMISERS)}.")
+    return OPTIMISERS[name](rate)

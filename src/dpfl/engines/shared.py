@@ -1,0 +1,46 @@
+"""Tensors in memory that several processes map, without copies and without pickling their contents."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A tensor in a mapped file: small enough to send, opened where it is used."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def open(self) -> Tensor:
+        size = torch.Size(self.shape).numel()
+        return torch.from_file(self.path, shared=True, size=size, dtype=self.dtype).view(self.shape)
+
+
+class SharedFolder:
+    """Mapped tensors that live as long as this folder: in memory where there is room, else on disk."""
+
+    def __init__(self, bytes_needed: int) -> None:
+        memory = Path("/dev/shm")
+        roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 * bytes_needed
+        self._folder = tempfile.TemporaryDirectory(prefix="dpfl-", dir=memory if roomy else None)
+        self._count = 0
+
+    def put(self, tensor: Tensor) -> Mapped:
+        self._count += 1
+        path = Path(self._folder.name) / str(self._count)
+        mapped = Mapped(str(path), tuple(tensor.shape), tensor.dtype)
+        with path.open("wb") as file:
+            file.truncate(tensor.numel() * tensor.element_size())
+        mapped.open().copy_(tensor)
+        return mapped
+
+    def close(self) -> None:
+        self._folder.cleanup()

@@ -1,0 +1,207 @@
+"""From words and parts to a run that is ready to start, or to go on."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dpfl.accounts import Accounts
+from dpfl.algorithms import Algorithm
+from dpfl.client.node import Buildable, Site
+from dpfl.coordinator import Coordinator, Federated, State
+from dpfl.data import Federation
+from dpfl.engines import Engine, local
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel, from_module, refuse_batch_statistics
+from dpfl.planner import with_planned_noise
+from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
+from dpfl.privacy.accountant import default_for, proving
+from dpfl.recorder import Progress, Recorder
+from dpfl.runs import RunFolder, without_none
+
+VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, ready: who coordinates, where clients run, what is kept."""
+
+    run: str
+    algorithm: Algorithm
+    budget: Budget
+    folder: RunFolder
+    accounts: Accounts
+    randomness: Randomness
+    coordinator: Coordinator
+    engine: Engine
+    recorder: Recorder
+    notes: tuple[str, ...]
+
+
+def prepare(
+    model: Buildable | nn.Module,
+    federation: Federation,
+    algorithm: Algorithm,
+    budget: Budget,
+    *,
+    seed: int,
+    out: Path | str | None,
+    workers: int,
+    accountant: str | None,
+    ledger: Path | str | None,
+    entropy: str,
+    evaluate_every: int | None,
+    progress: Progress,
+    resume: bool,
+    experiment: Mapping[str, Any] | None,
+) -> Job:
+    described = from_module(model) if isinstance(model, nn.Module) else model
+    flat = FlatModel(described.build(federation.shape, federation.classes, seed))
+    check(algorithm, federation, budget, flat)
+    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    by = _accountant(algorithm, federation, accountant)
+
+    folder = _folder(algorithm, out, resume)
+    record = _record(algorithm, federation, described.name, budget, seed, entropy, by, experiment)
+    run = _run_id(folder, record, resume)
+
+    ledgers = Path(ledger) if ledger else folder.ledgers
+    limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and algorithm.unit != "none" else None
+    accounts = Accounts(algorithm, ledgers, federation.sizes, budget.delta, by, limit)
+    randomness = _randomness(entropy, seed, accounts, run)
+
+    fresh, meter = _start(accounts, budget, flat)
+    state = folder.load_checkpoint(fresh) if resume else fresh
+    site = Site(
+        run, described, federation.classes, federation.train.x, federation.train.y, (*federation.clients, *federation.public),
+        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit,
+    )  # fmt: skip
+    engine = local(site, flat.layout.size, workers)
+    public = range(len(federation.clients), len(federation.clients) + len(federation.public))
+    central = accounts.open(accounts.paths()[0]) if algorithm.unit == "client" else None
+    federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run)
+    metrics = folder.metrics()
+    metrics.forget_after(state.round)
+    every = evaluate_every or max(1, (budget.rounds or 25) // 25)
+    recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
+    notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
+    return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
+
+
+def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
+    """What would fail in the first round is refused before anything is written."""
+    if algorithm.unit == "sample":
+        refuse_batch_statistics(model.module)
+    if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
+        raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+    algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
+
+
+def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
+    if algorithm.unit == "none":
+        return ()
+    units = max(federation.sizes) if algorithm.unit == "sample" else len(federation.sizes)
+    whose = "the largest client's samples" if algorithm.unit == "sample" else "clients"
+    if budget.delta < 1 / units:
+        return ()
+    return (f"warning: delta {budget.delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
+
+
+def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) -> str:
+    release = algorithm.release
+    if release is None:
+        return "none"
+    return proving(name or default_for(release.event(len(federation.sizes)))).name
+
+
+def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
+    if resume:
+        if out is None:
+            raise DpflError("To resume a run, name its folder.")
+        return RunFolder.open(Path(out))
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return RunFolder.create(Path(out) if out else Path("runs") / f"{algorithm.name}-{now}-{uuid.uuid4().hex[:4]}")
+
+
+def _record(
+    algorithm: Algorithm, federation: Federation, model: str, budget: Budget, seed: int, entropy: str, by: str,
+    experiment: Mapping[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The experiment as run: what was asked, and what it came to be."""
+    return {
+        "experiment": dict(experiment or {}),
+        "resolved": {
+            "seed": seed,
+            "entropy": entropy,
+            "accountant": by,
+            "model": model,
+            "budget": describe(budget),
+            "algorithm": describe(algorithm),
+            "clients": len(federation.sizes),
+            "partition": federation.how,
+        },
+        "hashes": {"federation": federation.sha256, "train": federation.train.sha256, "test": federation.test.sha256},
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
+    }
+
+
+def _run_id(folder: RunFolder, record: dict[str, Any], resume: bool) -> str:
+    """A new run writes its record; a resumed one must be the same experiment on the same data."""
+    if not resume:
+        run = uuid.uuid4().hex
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        folder.write_experiment({"run": {"id": run, "started": started}} | record)
+        return run
+    before = folder.experiment()
+    if before.get("hashes") != record["hashes"]:
+        raise DpflError(f"The data differs from that of the run in {folder.path}; bring the same data, or start a new run.")
+    if before.get("resolved") != without_none(record["resolved"]):
+        raise DpflError(
+            f"The experiment differs from that of the run in {folder.path}; resume it unchanged, or start a new one."
+        )
+    return str(before["run"]["id"])
+
+
+def _randomness(entropy: str, seed: int, accounts: Accounts, run: str) -> Randomness:
+    if entropy not in ("keyed", "system"):
+        raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
+    if entropy == "system":
+        return SystemEntropy()
+    if accounts.algorithm.unit != "client":
+        return Keyed(seed)
+    ledger = accounts.open(accounts.paths()[0])
+    try:
+        return Keyed(seed, ledger.epoch(run))
+    finally:
+        ledger.close()
+
+
+def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> tuple[State, Any]:
+    algorithm = accounts.algorithm
+    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    remaining = accounts.remaining(horizon)
+    meter = accounts.meter(accounts.spent(), remaining, horizon) if remaining else None
+    if remaining and not any(remaining):
+        raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
+    vector = model.read()
+    return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining), meter
+
+
+def describe(value: Any) -> Any:
+    """Frozen parts as plain words and numbers, with the kind of each part."""
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: describe(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__} | named
+    if isinstance(value, (tuple, list)):
+        return [describe(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,0 +1,26 @@
+"""What a run may spend: privacy, and communication as rounds, bytes or seconds, whichever ends first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpfl.errors import DpflError
+from dpfl.privacy.calibrate import check_target
+
+
+@dataclass(frozen=True)
+class Budget:
+    epsilon: float | None = None
+    delta: float = 1e-5
+    rounds: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        check_target(1.0 if self.epsilon is None else self.epsilon, self.delta)
+        for name in ("rounds", "bytes", "seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise DpflError(f"budget.{name} must be above 0, not {value}; leave it out for no limit.")
+        if self.epsilon is None and self.rounds is None and self.bytes is None and self.seconds is None:
+            raise DpflError("A run needs an end: give the budget an epsilon, rounds, bytes or seconds.")

@@ -1,0 +1,109 @@
+"""Calibration both ways: how often an event may be released within epsilon, and how much noise a plan needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from dpfl.errors import DpflError
+from dpfl.privacy.accountant import Accountant, Frozen, accountant
+from dpfl.privacy.events import Event, Spent, add
+
+MOST = 100_000_000
+"""More releases than any run makes: an event that allows as many is not worth counting."""
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise DpflError(f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 and 10.")
+    if not 0 < delta < 1:
+        raise DpflError(f"delta must lie between 0 and 1, not {delta}; choose it well below one over the records.")
+
+
+def affordable(spent: Spent, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0) -> int:
+    """The largest number of further releases of `event` that keeps epsilon(spent + them) <= epsilon.
+
+    A caller that knows how many it wants says so as `horizon`: where that many are affordable, they are the answer, and one
+    evaluation is enough.
+    """
+    others = frozenset((other, count) for other, count in spent.items() if other != event)
+    have = spent.get(event, 0)
+    return max(0, _largest_total(others, event, epsilon, delta, by.name, have + horizon if horizon else 0) - have)
+
+
+@lru_cache(maxsize=1024)
+def _largest_total(others: Frozen, event: Any, epsilon: float, delta: float, by: str, horizon: int) -> int:
+    """The largest total count of `event` beside `others`, or `horizon` where that is affordable."""
+
+    def fits(count: int, accountant: Accountant = accountant(by)) -> bool:
+        return accountant.epsilon(add(dict(others), event, count), delta) <= epsilon
+
+    quick = accountant(by).quick
+    if horizon and ((quick and fits(horizon, quick)) or fits(horizon)):
+        return horizon
+    guess = _largest(lambda count: fits(count, quick), max(horizon, 1), 2) if quick else 1
+    return _largest(fits, max(guess, 1), 1.01 if quick else 2)
+
+
+def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
+    """The largest count that fits: growing steps up from a guess that does, then integer bisection (`fits` is monotone)."""
+    low, high = (guess, math.ceil(guess * factor)) if fits(guess) else (0, guess)
+    high = max(high, low + 1)
+    while low and fits(high):
+        low, high = high, high + 4 * (high - low)
+        if low > MOST:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def noise_for(plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant) -> float:
+    """The smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 1e-4.
+
+    Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is almost linear in log z.
+    """
+    check_target(epsilon, delta)
+
+    def excess(z: float, accountant: Accountant = by) -> float:
+        value = accountant.epsilon(plan(z), delta)
+        return math.log(value / epsilon) if value > 0 else -math.inf
+
+    if by.quick is None:
+        return _root(excess, start=1.0, factor=2.0)
+    near = _root(lambda z: excess(z, by.quick or by), start=1.0, factor=2.0)
+    return _root(excess, start=near, factor=1.001)
+
+
+def _root(excess: Callable[[float], float], start: float, factor: float) -> float:
+    low, high, above, below = _bracket(excess, start, factor)
+    while high / low > 1 + 1e-4:
+        guess = _secant(low, high, above, below)
+        value = excess(guess)
+        low, above, high, below = (guess, value, high, below) if value > 0 else (low, above, guess, value)
+    return high
+
+
+def _bracket(excess: Callable[[float], float], z: float, factor: float) -> tuple[float, float, float, float]:
+    """low and high with excess(low) > 0 >= excess(high)."""
+    value = excess(z)
+    factor = factor if value > 0 else 1 / factor
+    for _ in range(40):
+        other = z * factor
+        other_value = excess(other)
+        if (other_value > 0) != (value > 0):
+            return (z, other, value, other_value) if value > 0 else (other, z, other_value, value)
+        z, value = other, other_value
+    raise DpflError("No amount of noise meets this epsilon and delta; raise epsilon or plan fewer steps.")
+
+
+def _secant(low: float, high: float, above: float, below: float) -> float:
+    """Aim a little to the far side of the root, so that the bracket closes from both ends."""
+    width = math.log(high / low)
+    share = above / (above - below) if math.isfinite(above - below) else 0.5
+    nudge = min(0.25, 2e-5 / width)
+    share += nudge if share < 0.5 else -nudge
+    return low * math.exp(width * min(max(share, 0.02), 0.98))

@@ -1,0 +1,174 @@
+"""Bounds on what one unit (a sample, or a client) can add to a sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+
+Groups = tuple[tuple[int, ...], ...]
+"""Entries of the model's layout that are clipped together."""
+
+MARGIN = 1e-5
+"""Norms are float32 sums: clipping this much below the level keeps rounding from crossing it."""
+
+
+class Clip(Protocol):
+    @property
+    def level(self) -> float:
+        """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding or removing one."""
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        """Which entries of the layout share a bound."""
+
+    def factors(self, norms: Tensor) -> Tensor:
+        """Norms of (units, groups) to multipliers of the same shape."""
+
+
+def _check_level(level: float) -> None:
+    if not (level > 0 and math.isfinite(level)):
+        raise DpflError(f"The clip level must be a positive number, not {level}; 1.0 is a common start.")
+
+
+def shrink(norms: Tensor, bound: float) -> Tensor:
+    """clip(g, C) = g min(1, C / |g|)."""
+    return (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
+
+
+def _together(names: Sequence[str]) -> Groups:
+    return (tuple(range(len(names))),)
+
+
+@dataclass(frozen=True)
+class Flat:
+    """One bound on the whole vector."""
+
+    level: float
+
+    def __post_init__(self) -> None:
+        _check_level(self.level)
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        return _together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return shrink(norms, self.level)
+
+
+@dataclass(frozen=True)
+class PerLayer:
+    """The same bound for every layer, chosen so that the whole vector keeps the level: C / sqrt(layers) each."""
+
+    level: float
+
+    def __post_init__(self) -> None:
+        _check_level(self.level)
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        layers: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            layers.setdefault(name.rpartition(".")[0], []).append(index)
+        return tuple(tuple(members) for members in layers.values())
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return shrink(norms, self.level / math.sqrt(norms.shape[1]))
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is paid for.
+
+    Each unit also sends b - 1/2, with b = 1 where it was not clipped; the sum of these gets noise of standard deviation
+    `count_noise`. Both sums are one Gaussian release of multiplier z, if the vector's noise has z_v with
+    z^-2 = z_v^-2 + (2 count_noise)^-2.
+    """
+
+    level: float
+    quantile: float = 0.5
+    rate: float = 0.2
+    count_noise: float = 4.0
+
+    def __post_init__(self) -> None:
+        _check_level(self.level)
+        if not 0 < self.quantile < 1:
+            raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        return _together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return shrink(norms, self.level)
+
+    def vector_multiplier(self, noise_multiplier: float) -> float:
+        """The share of the noise that is left for the vector."""
+        left = noise_multiplier**-2 - (2 * self.count_noise) ** -2
+        if left <= 0:
+            raise DpflError(
+                f"count_noise = {self.count_noise} spends the whole release on the count of clipped units; "
+                f"raise it above {noise_multiplier / 2:.3g} (a twentieth of a large cohort is usual), or use a fixed clip."
+            )
+        return float(left**-0.5)
+
+    def adapt(self, noisy_fraction: float) -> Quantile:
+        """C <- C exp(-rate (b - quantile)), with b the noisy fraction that was not clipped."""
+        fraction = min(max(noisy_fraction, 0.0), 1.0)
+        return replace(self, level=self.level * math.exp(-self.rate * (fraction - self.quantile)))
+
+
+@dataclass(frozen=True)
+class PublicMedian:
+    """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
+
+    level: float = 1.0
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        return _together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return shrink(norms, self.level)
+
+    def adapt(self, public_norms: Sequence[float]) -> PublicMedian:
+        level = float(torch.tensor(list(public_norms), dtype=torch.float64).median())
+        return replace(self, level=level) if level > 0 and math.isfinite(level) else self
+
+
+@dataclass(frozen=True)
+class Model(Flat):
+    """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
+
+
+@dataclass(frozen=True)
+class NoClip:
+    """No bound: nothing private can be said of a sum of such vectors."""
+
+    level: float = math.inf
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        return _together(names)
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return torch.ones_like(norms)
+
+
+def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tensor:
+    """The norm of each group of one flat vector; `offsets` has an end for every entry, so one more than entries."""
+    squares = torch.stack([vector[a:b].square().sum() for a, b in pairwise(offsets)])
+    return torch.stack([squares[list(members)].sum() for members in groups]).sqrt()
+
+
+def clip_vector(vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int]) -> tuple[Tensor, bool]:
+    """One unit's vector inside its bound, and whether it was inside before."""
+    groups = clip.groups(names)
+    factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
+    clipped = vector.clone()
+    for factor, members in zip(factors, groups, strict=True):
+        for index in members:
+            clipped[offsets[index] : offsets[index + 1]] *= factor
+    return clipped, bool((factors >= 1).all())

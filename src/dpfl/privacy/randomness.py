@@ -1,0 +1,44 @@
+"""Where randomness comes from: a key for experiments that can be repeated, the operating system for real deployments."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+class Randomness(Protocol):
+    repeatable: bool
+
+    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
+        """A generator for one purpose at one place of the run."""
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """A generator per (seed, epoch, purpose, round, client, step), each with a 128-bit key of its own.
+
+    `epoch` counts the runs that used the same ledger before: two runs on the same data never share their noise.
+    """
+
+    seed: int
+    epoch: int = 0
+    repeatable = True
+
+    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
+        text = f"{self.seed}/{self.epoch}/{purpose}/{round}/{client}/{step}"
+        key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+
+
+@dataclass(frozen=True)
+class SystemEntropy:
+    """A fresh 256-bit seed from the operating system every time; nothing can be repeated, or predicted from a seed."""
+
+    repeatable = False
+
+    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(secrets.randbits(256))))

@@ -1,0 +1,107 @@
+"""Who takes part in a release: samples of a batch, or clients of a cohort."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import dp_accounting as dp
+import numpy as np
+
+from dpfl.errors import DpflError
+from dpfl.privacy.events import Event, gaussian
+
+
+class Sampling(Protocol):
+    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+        """The indices that take part, in ascending order."""
+
+    def expected(self, population: int) -> float:
+        """How many take part on average: the fixed divisor, whatever the draw."""
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        """The event of a release whose noise is `noise_multiplier` times the largest norm of one unit."""
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each unit by its own coin; proven for adding or removing one."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise DpflError(f"The sampling rate must lie above 0 and at most at 1, not {self.rate}.")
+
+    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+        return np.flatnonzero(rng.random(population) < self.rate)
+
+    def expected(self, population: int) -> float:
+        return self.rate * population
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        noise = gaussian(noise_multiplier)
+        private = noise_multiplier > 0 and self.rate < 1
+        return dp.PoissonSampledDpEvent(self.rate, noise) if private else noise
+
+
+@dataclass(frozen=True)
+class PoissonSize:
+    """Poisson sampling with a number expected instead of a rate."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise DpflError(f"A Poisson draw must expect at least 1 unit, not {self.size}.")
+
+    def of(self, population: int) -> Poisson:
+        if self.size > population:
+            raise DpflError(f"{self.size} units cannot be expected of {population}; lower the size of the draw.")
+        return Poisson(self.size / population)
+
+    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+        return self.of(population).draw(population, rng)
+
+    def expected(self, population: int) -> float:
+        return float(self.size)
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        return self.of(population).event(noise_multiplier, population)
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """As many as planned, without replacement; proven for replacing one, where the sum moves by two norms."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise DpflError(f"A fixed-size draw needs at least 1 unit, not {self.size}.")
+
+    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+        if self.size > population:
+            raise DpflError(f"{self.size} units cannot be drawn from {population}; lower the size of the draw.")
+        return np.sort(rng.choice(population, self.size, replace=False))
+
+    def expected(self, population: int) -> float:
+        return float(self.size)
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        noise = gaussian(noise_multiplier / 2)
+        return dp.SampledWithoutReplacementDpEvent(population, self.size, noise) if noise_multiplier > 0 else noise
+
+
+@dataclass(frozen=True)
+class All:
+    """Everyone, every time."""
+
+    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+        return np.arange(population)
+
+    def expected(self, population: int) -> float:
+        return float(population)
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        return gaussian(noise_multiplier)

@@ -1,0 +1,71 @@
+"""What a run cost in privacy, said in full: no bare epsilon anywhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+def figure(epsilon: float | None) -> float | str | None:
+    """Epsilon as JSON holds it: infinity is the word "unbounded"."""
+    if epsilon is None:
+        return None
+    return "unbounded" if math.isinf(epsilon) else round(epsilon, 6)
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The guarantee of a run: for whom, against whom, and how much of it is proven."""
+
+    unit: str
+    neighbours: str
+    delta: float
+    adversary: str
+    accountant: str
+    proven: float
+    claimed: float | None
+    claim: str = ""
+    unaccounted: tuple[str, ...] = ()
+    per_client: Mapping[str, float] = field(default_factory=dict)
+    releases: Mapping[str, int] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        fields = asdict(self)
+        fields["proven"] = figure(self.proven)
+        fields["claimed"] = figure(self.claimed)
+        fields["per_client"] = {client: figure(epsilon) for client, epsilon in self.per_client.items()}
+        return fields
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Heading and text, for the terminal and for pages."""
+        rows = [("proven", self._proven()), ("claimed", self._claimed())]
+        if self.unit != "none":
+            rows += [("unit", f"one {self.unit}; neighbours: {self.neighbours}")]
+        rows += [("adversary", self.adversary)]
+        rows += [("releases", f"{count} x {event}") for event, count in self.releases.items()]
+        rows += [("not accounted for", release) for release in self.unaccounted]
+        rows += [("assumes", assumption) for assumption in self.assumptions]
+        return rows
+
+    def _proven(self) -> str:
+        if math.isinf(self.proven):
+            return "unbounded: no epsilon holds"
+        spread = [epsilon for epsilon in self.per_client.values() if math.isfinite(epsilon)]
+        among = f"; clients {min(spread):.4f} to {max(spread):.4f}" if len(spread) > 1 else ""
+        return f"epsilon {self.proven:.4f} at delta {self.delta:g} by {self.accountant}{among}"
+
+    def _claimed(self) -> str:
+        if self.claimed is None:
+            return f"nothing{': ' + self.claim if self.claim else ''}"
+        value = "unbounded" if math.isinf(self.claimed) else f"epsilon {self.claimed:.4f}"
+        return f"{value} ({self.claim})"
+
+    def __str__(self) -> str:
+        width = max(len(heading) for heading, _ in self.lines())
+        return "\n".join(f"{heading:<{width}}  {text}" for heading, text in self.lines())

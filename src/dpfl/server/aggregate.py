@@ -1,0 +1,43 @@
+"""From replies to one step of the global model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.client.task import Reply
+from dpfl.privacy import Release
+
+
+def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
+    """Summed in the order of the cohort, so that the result does not depend on who answered first."""
+    total = torch.zeros(size)
+    for reply in replies:
+        total += weights[reply.client] * reply.update
+    return total
+
+
+def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
+    """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
+    share = sum(float(weights[reply.client]) for reply in replies)
+    return weighted_sum(replies, weights, size) / share if share else torch.zeros(size)
+
+
+def noisy_mean(replies: Sequence[Reply], weights: Tensor, size: int, release: Release, rng: np.random.Generator) -> Tensor:
+    """The private mean over clients: noise for the largest weight, and a divisor fixed before the draw.
+
+    Missing replies change neither. Where clients add the noise themselves, the server adds what the missing ones did not.
+    """
+    total = weighted_sum(replies, weights, size)
+    share = max(0.0, 1 - len(replies) / release.shared_by) if release.shared_by else 1.0
+    noisy = release.noised(total, rng, largest_weight=float(weights.max()), share=share)
+    return noisy / (release.sampling.expected(len(weights)) * float(weights.mean()))
+
+
+def noisy_inside_fraction(replies: Sequence[Reply], release: Release, population: int, rng: np.random.Generator) -> float:
+    """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
+    total = sum(reply.inside - 0.5 for reply in replies) + release.clip.count_noise * rng.standard_normal()
+    return total / release.sampling.expected(population) + 0.5

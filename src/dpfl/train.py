@@ -1,0 +1,120 @@
+"""The round loop: one model over data that stays with its owners, inside every budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from dpfl.algorithms import Algorithm
+from dpfl.client.node import Buildable
+from dpfl.data import Federation
+from dpfl.models import FlatModel
+from dpfl.prepare import Job, prepare
+from dpfl.privacy import Budget, PrivacyStatement
+from dpfl.privacy.statement import figure
+from dpfl.recorder import Progress, Silent
+from dpfl.runs import Row, vector_sha256
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run: str
+    rounds: int
+    iterations: int
+    accuracy: float
+    loss: float
+    stopped_by: str
+    model_sha256: str
+    privacy: PrivacyStatement
+    history: Sequence[Row]
+    notes: Sequence[str]
+    folder: Path
+    module: nn.Module
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
+        numbers = {name: _finite(getattr(self, name)) for name in names}
+        return numbers | {"privacy": self.privacy.to_dict(), "notes": list(self.notes), "folder": str(self.folder)}
+
+
+def train(
+    model: Buildable | nn.Module,
+    federation: Federation,
+    algorithm: Algorithm,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    out: Path | str | None = None,
+    workers: int = 1,
+    accountant: str | None = None,
+    ledger: Path | str | None = None,
+    entropy: str = "keyed",
+    evaluate_every: int | None = None,
+    progress: Progress | None = None,
+    resume: bool = False,
+    experiment: Mapping[str, Any] | None = None,
+) -> Result:
+    """Train until the first budget ends, and say what it cost in privacy.
+
+    Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
+    the clients, the privacy statement. The same seed gives the same model, on any number of workers, stopped and resumed or not.
+    """
+    job = prepare(
+        model, federation, algorithm, budget, seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
+        entropy=entropy, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume, experiment=experiment,
+    )  # fmt: skip
+    job.recorder.progress.start(job)
+    try:
+        with closing(job.engine):
+            run_rounds(job)
+    finally:
+        job.recorder.progress.stop()
+    return finish(job)
+
+
+def run_rounds(job: Job) -> None:
+    coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
+    while (order := coordinator.next_order()) is not None:
+        replies = engine.run(order)
+        coordinator.aggregate(replies)
+        coordinator.close_round(order.steps)
+        recorder.close_round(coordinator, order)
+
+
+def finish(job: Job) -> Result:
+    """Weights, statement and figures, from the state and the ledgers as they are."""
+    state, folder = job.coordinator.state, job.folder
+    accuracy, loss = job.recorder.evaluate(job.coordinator)
+    privacy = job.accounts.statement(job.randomness)
+    history = job.recorder.finish(accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
+    model: FlatModel = job.recorder.model
+    result = Result(
+        run=job.run,
+        rounds=state.round,
+        iterations=state.iterations,
+        accuracy=accuracy,
+        loss=loss,
+        stopped_by=job.coordinator.stopped_by,
+        model_sha256=vector_sha256(state.vector),
+        privacy=privacy,
+        history=history,
+        notes=(*job.notes, *job.coordinator.notes),
+        folder=folder.path,
+        module=model.module,
+    )
+    folder.save_model(state.vector, model.layout)
+    folder.write_json("statement.json", privacy.to_dict())
+    folder.write_json("result.json", result.to_dict())
+    return result
+
+
+def _finite(value: Any) -> Any:
+    return figure(value) if isinstance(value, float) and math.isinf(value) else value
