@@ -175,7 +175,8 @@ class Coordinator:
         release = self.state.clients
         if isinstance(release.clip, Quantile):
             rng = self._randomness.generator("count noise", self.state.round)
-            fraction = noisy_inside_fraction(replies, release, len(self.federated.declared), rng)
+            expected = release.sampling.expected(len(self.federated.declared))
+            fraction = noisy_inside_fraction(replies, release.clip, expected, rng)
             self.state.clients = replace(release, clip=release.clip.adapt(fraction))
 
     def _keep_variances_positive(self) -> None:

@@ -42,7 +42,8 @@ def plan(
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
             raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds and --tau).")
-        noise_multiplier = noise_for(lambda z: {sampling.event(z, 1): iterations}, target.epsilon, delta, chosen)
+        count = iterations
+        noise_multiplier = noise_for(lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen)
     event = sampling.event(noise_multiplier, 1)
     if iterations is None:
         if target.epsilon is None:

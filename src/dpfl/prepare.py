@@ -19,7 +19,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable, Site
 from dpfl.coordinator import Coordinator, Federated, State
 from dpfl.data import Federation
-from dpfl.engines import Engine, local
+from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
 from dpfl.planner import with_planned_noise
@@ -85,7 +85,7 @@ def prepare(
         run, described, federation.classes, federation.train.x, federation.train.y, (*federation.clients, *federation.public),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit,
     )  # fmt: skip
-    engine = local(site, flat.layout.size, workers)
+    engine = local_engine(site, flat.layout.size, workers)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     central = accounts.open(accounts.paths()[0]) if algorithm.unit == "client" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)

@@ -65,7 +65,7 @@ def train(
     """Train until the first budget ends, and say what it cost in privacy.
 
     Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
-    the clients, the privacy statement. The same seed gives the same model, on any number of workers, stopped and resumed or not.
+    the clients, the privacy statement. The same seed gives the same model, on any number of workers, resumed or never stopped.
     """
     job = prepare(
         model, federation, algorithm, budget, seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,

@@ -8,6 +8,8 @@ a single upload by z / sqrt(P) only, and so needs secure aggregation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import choose, noise_of, weights_of
 from dpfl.client.optimisers import SGD
@@ -55,7 +57,8 @@ def dp_fedavg(
 
 
 def _sampling(name: str, cohort: int | None) -> Sampling:
-    kind = choose("sampling", name, {"poisson": PoissonSize, "fixed-size": FixedSize})
+    kinds: dict[str, Callable[[int], Sampling]] = {"poisson": PoissonSize, "fixed-size": FixedSize}
+    kind = choose("sampling", name, kinds)
     return All() if cohort is None else kind(cohort)
 
 

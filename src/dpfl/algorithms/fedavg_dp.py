@@ -1,17 +1,17 @@
 """FedAvg+DP, the baseline of ALI-DPFL and ALS-DPFL: DP-SGD at every client with a fixed number of local steps.
 
-Sample-level privacy against the server itself: every gradient is clipped and noised where the data is. The divisor is q n with n
-declared before training, and an empty batch is released as noise (the papers divide by the batch that was drawn, which their
+Sample-level privacy against the server itself: every gradient is clipped and noised where the data is. The divisor is q n with
+n declared before training, and an empty batch is released as noise (the papers divide by the batch that was drawn, which their
 accounting does not cover). What happens to the noisy gradient afterwards is free: any optimiser will do.
 """
 
 from __future__ import annotations
 
 from dpfl.algorithms.algorithm import Algorithm, Claim
-from dpfl.algorithms.options import choose, noise_of, weights_of
+from dpfl.algorithms.options import layer_clip_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import Local
-from dpfl.privacy import Flat, PerLayer, Poisson, Release
+from dpfl.privacy import Poisson, Release
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 
@@ -35,7 +35,7 @@ def fedavg_dp(
         steps=Fixed(tau),
         samples=Release(
             sampling=Poisson(sampling_rate),
-            clip=choose("clipping", clipping, {"flat": Flat(clip), "per-layer": PerLayer(clip)}),
+            clip=layer_clip_of(clipping, clip),
             noise=noise_of(noise_multiplier),
         ),
         weights=weights_of(weights),

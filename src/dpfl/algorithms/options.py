@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from dpfl.errors import DpflError
-from dpfl.privacy import All, FixedSize, Gaussian
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer
+from dpfl.privacy.clip import Clip
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.sampling import Sampling
 from dpfl.server.weights import BySize, Uniform, Weights
@@ -33,7 +34,14 @@ def cohort_of(size: int | None) -> Sampling:
 
 
 def weights_of(name: str) -> Weights:
-    return choose("weights", name, {"uniform": Uniform(), "size": BySize()})
+    parts: dict[str, Weights] = {"uniform": Uniform(), "size": BySize()}
+    return choose("weights", name, parts)
+
+
+def layer_clip_of(name: str, level: float) -> Clip:
+    """Clips of one fixed level."""
+    parts: dict[str, Clip] = {"flat": Flat(level), "per-layer": PerLayer(level)}
+    return choose("clipping", name, parts)
 
 
 def noise_of(multiplier: float | None) -> Gaussian | Planned:

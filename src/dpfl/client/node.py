@@ -25,6 +25,9 @@ OPEN_LEDGERS = 256
 
 
 class Buildable(Protocol):
+    @property
+    def name(self) -> str: ...
+
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
 
@@ -56,6 +59,7 @@ class Node:
         self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
         self._gradients: dict[Groups, ClippedGradients] = {}
         self._ledgers: dict[int, Ledger] = {}
+        self._epochs: dict[int, int] = {}
         self._digests: dict[int, str] = {}
 
     def work(self, task: Task, vector: Tensor, digest: str) -> Reply:
@@ -110,10 +114,15 @@ class Node:
         ledger = self._ledger(task.client)
         randomness = self.site.randomness
         if isinstance(randomness, Keyed):
-            randomness = Keyed(randomness.seed, ledger.epoch(self.site.run))
+            randomness = Keyed(randomness.seed, self._epoch(task.client))
         event = task.samples.event(self.site.declared[task.client])
         ledger.debit(self.site.run, self._release_name(task, digest), event, task.steps, self.site.limit, task.horizon)
         return randomness
+
+    def _epoch(self, client: int) -> int:
+        if client not in self._epochs:
+            self._epochs[client] = self._ledger(client).epoch(self.site.run)
+        return self._epochs[client]
 
     def _release_name(self, task: Task, digest: str) -> str:
         """The same model, data, task and randomness give the same value; anything else has another name."""
@@ -134,7 +143,7 @@ class Node:
         if client not in self._ledgers:
             if len(self._ledgers) >= OPEN_LEDGERS:
                 self._ledgers.pop(next(iter(self._ledgers))).close()
-            path = ledger_path(self.site.ledgers, client)
+            path = ledger_path(self.site.ledgers or Path("ledger"), client)
             self._ledgers[client] = Ledger.open(path, f"client {client}", "sample", self.site.limit)
         return self._ledgers[client]
 

@@ -16,7 +16,8 @@ Step = Callable[[Tensor], Tensor]
 
 
 class Optimiser(Protocol):
-    rate: float
+    @property
+    def rate(self) -> float: ...
 
     def start(self) -> Step:
         """A fresh optimiser: clients keep nothing from one round to the next."""

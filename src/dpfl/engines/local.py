@@ -26,7 +26,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def local(site: Site, size: int, workers: int = 1) -> Engine:
+def local_engine(site: Site, size: int, workers: int = 1) -> Engine:
     """An engine for a model of `size` numbers; the result is the same for any number of workers."""
     if workers < 1:
         raise DpflError(f"engine.workers must be at least 1, not {workers}.")

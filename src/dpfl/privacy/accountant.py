@@ -67,7 +67,9 @@ def _pld_of(event: Event, interval: float) -> pld.PrivacyLossDistribution:
 @lru_cache(maxsize=4096)
 def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
     plain = sum(count / event.noise_multiplier**2 for event, count in events if isinstance(event, dp.GaussianDpEvent))
-    parts = [_pld_of(event, interval).self_compose(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)]
+    parts = [
+        _pld_of(event, interval).self_compose(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)
+    ]
     if plain:  # Gaussians on the same data compose to one Gaussian
         parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(plain)), interval))
     total = parts[0]

@@ -33,18 +33,30 @@ def affordable(spent: Spent, event: Event, epsilon: float, delta: float, by: Acc
     return max(0, _largest_total(others, event, epsilon, delta, by.name, have + horizon if horizon else 0) - have)
 
 
-@lru_cache(maxsize=1024)
 def _largest_total(others: Frozen, event: Any, epsilon: float, delta: float, by: str, horizon: int) -> int:
     """The largest total count of `event` beside `others`, or `horizon` where that is affordable."""
+    if horizon and _fits(others, event, horizon, epsilon, delta, by):
+        return horizon
+    return _most(others, event, epsilon, delta, by)
 
-    def fits(count: int, accountant: Accountant = accountant(by)) -> bool:
+
+@lru_cache(maxsize=4096)
+def _fits(others: Frozen, event: Any, count: int, epsilon: float, delta: float, by: str) -> bool:
+    spent = add(dict(others), event, count)
+    quick = accountant(by).quick
+    return bool(quick and quick.epsilon(spent, delta) <= epsilon) or accountant(by).epsilon(spent, delta) <= epsilon
+
+
+@lru_cache(maxsize=1024)
+def _most(others: Frozen, event: Any, epsilon: float, delta: float, by: str) -> int:
+    def fits(count: int, accountant: Accountant) -> bool:
         return accountant.epsilon(add(dict(others), event, count), delta) <= epsilon
 
-    quick = accountant(by).quick
-    if horizon and ((quick and fits(horizon, quick)) or fits(horizon)):
-        return horizon
-    guess = _largest(lambda count: fits(count, quick), max(horizon, 1), 2) if quick else 1
-    return _largest(fits, max(guess, 1), 1.01 if quick else 2)
+    chosen = accountant(by)
+    if chosen.quick is None:
+        return _largest(lambda count: fits(count, chosen), 1, 2)
+    near = _largest(lambda count: fits(count, chosen.quick or chosen), 1, 2)
+    return _largest(lambda count: fits(count, chosen), max(near, 1), 1.01)
 
 
 def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:

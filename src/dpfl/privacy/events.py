@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import dp_accounting as dp
@@ -23,6 +24,7 @@ def gaussian(noise_multiplier: float) -> Event:
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
 
 
+@lru_cache(maxsize=1024)
 def encode(event: Event) -> str:
     """The event as one line of JSON, the same line for the same event."""
     return json.dumps(_fields(event), sort_keys=True, separators=(",", ":"))
@@ -46,6 +48,7 @@ def _fields(event: Event) -> dict[str, Any]:
     raise DpflError(f"The event {event!r} has no written form in the ledger; release it as a Gaussian event.")
 
 
+@lru_cache(maxsize=1024)
 def decode(line: str) -> Event:
     """The inverse of `encode`; anything else is refused."""
     try:

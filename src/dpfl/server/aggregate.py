@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from dpfl.client.task import Reply
-from dpfl.privacy import Release
+from dpfl.privacy import Quantile, Release
 
 
 def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     """Summed in the order of the cohort, so that the result does not depend on who answered first."""
     total = torch.zeros(size)
     for reply in replies:
-        total += weights[reply.client] * reply.update
+        if reply.update is not None:
+            total += weights[reply.client] * reply.update
     return total
 
 
@@ -37,7 +38,7 @@ def noisy_mean(replies: Sequence[Reply], weights: Tensor, size: int, release: Re
     return noisy / (release.sampling.expected(len(weights)) * float(weights.mean()))
 
 
-def noisy_inside_fraction(replies: Sequence[Reply], release: Release, population: int, rng: np.random.Generator) -> float:
+def noisy_inside_fraction(replies: Sequence[Reply], clip: Quantile, expected: float, rng: np.random.Generator) -> float:
     """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
-    total = sum(reply.inside - 0.5 for reply in replies) + release.clip.count_noise * rng.standard_normal()
-    return total / release.sampling.expected(population) + 0.5
+    total = sum(reply.inside - 0.5 for reply in replies) + clip.count_noise * rng.standard_normal()
+    return float(total / expected + 0.5)
