@@ -73,5 +73,6 @@ class Recorder:
         if rows:
             rows[-1] = replace(rows[-1], accuracy=accuracy, loss=loss, epsilon=epsilon)
             self.metrics.add(rows[-1])
+        self.metrics.export(self.folder.file("metrics.parquet"))
         self.metrics.close()
         return rows

@@ -1,0 +1,5 @@
+"""The command line."""
+
+from dpfl.cli.app import main
+
+__all__ = ["main"]

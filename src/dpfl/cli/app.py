@@ -1,0 +1,149 @@
+"""`dpfl`: every user error is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dpfl import __version__
+from dpfl.cli import data as data_commands
+from dpfl.cli import ledger as ledger_commands
+from dpfl.errors import DpflError
+from dpfl.experiment import Experiment, load, parse
+from dpfl.planner import plan as make_plan
+from dpfl.report.progress import Live
+from dpfl.report.tables import draw_runs, runs_table, statement_panel, summary
+from dpfl.runs import RunFolder
+from dpfl.train import Result
+
+app = typer.Typer(
+    help="Differentially private federated learning that says truthfully what it cost in privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data_commands.app, name="data")
+app.add_typer(ledger_commands.app, name="ledger")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def main() -> None:
+    try:
+        app()
+    except DpflError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: {error}", markup=False)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if show:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; by default one a core.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment, or go on with one that was stopped."""
+    if resume and (file or set_ or out):
+        raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
+    experiment = _recorded(resume) if resume else load(file, set_ or ())
+    progress = None if quiet else Live(Console(stderr=True))
+    folder = resume or out
+    result = experiment.run(folder, resume is not None, progress, workers, data_dir)
+    if as_json:
+        print(json.dumps(result.to_dict()))
+    else:
+        show(result, Console())
+
+
+def _recorded(folder: Path) -> Experiment:
+    recorded = RunFolder.open(folder).experiment().get("experiment")
+    if not recorded:
+        raise DpflError(f"The run in {folder} was started from Python; resume it there: dpfl.train(..., resume=True).")
+    return parse(recorded)
+
+
+def show(result: Result, console: Console) -> None:
+    console.print(
+        f"\n[bold]accuracy {result.accuracy:.2%}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
+        f"ended by {result.stopped_by}",
+        highlight=False,
+    )
+    console.print(statement_panel(result.privacy))
+    for note in result.notes:
+        console.print(note, style="dim", markup=False)
+    console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def plan(
+    epsilon: Annotated[float | None, typer.Option(help="The privacy budget.")] = None,
+    delta: Annotated[float, typer.Option(help="Well below one over the records of a client.")] = 1e-5,
+    sampling_rate: Annotated[float, typer.Option(help="The chance of each record to be in a batch.")] = 0.015,
+    noise_multiplier: Annotated[float | None, typer.Option(help="Noise over sensitivity.")] = None,
+    iterations: Annotated[int | None, typer.Option(help="Private steps of one client in all.")] = None,
+    accountant: Annotated[str, typer.Option(help="pld, rdp, rdp-classic or gdp-clt.")] = "pld",
+    as_json: Json = False,
+) -> None:
+    """What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations."""
+    made = make_plan(delta, sampling_rate, epsilon, noise_multiplier, iterations, accountant)
+    if as_json:
+        print(json.dumps({**made.__dict__, "target": epsilon}))
+        return
+    kind = "proven" if made.proven else "approximate, not proven"
+    Console(highlight=False).print(
+        f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise multiplier "
+        f"{made.noise_multiplier:.6g} cost epsilon {made.epsilon:.4f} at delta {made.delta:g} "
+        f"({kind}, {made.accountant}; unit: one sample, add/remove one)",
+        soft_wrap=True,
+    )
+
+
+@app.command()
+def runs(
+    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = Path("runs"), as_json: Json = False
+) -> None:
+    """List the runs of a folder."""
+    folders = sorted(file.parent for file in root.glob("*/experiment.toml")) if root.is_dir() else []
+    _print_runs([summary(RunFolder(folder)) for folder in folders], as_json, f"There are no runs in {root}.")
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")],
+    png: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds and epsilon.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side."""
+    opened = [RunFolder.open(folder) for folder in folders]
+    _print_runs([summary(folder) for folder in opened], as_json, "")
+    if png:
+        draw_runs(opened, png)
+
+
+def _print_runs(summaries: list[dict[str, object]], as_json: bool, empty: str) -> None:
+    if as_json:
+        print(json.dumps(summaries))
+    elif summaries:
+        Console().print(runs_table(summaries))
+    else:
+        print(empty)

@@ -1,0 +1,83 @@
+"""`dpfl ledger`: what an owner of data has spent, and how much it allows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dpfl.errors import DpflError
+from dpfl.privacy import Ledger, Limit, accountant
+from dpfl.privacy.accountant import default_for
+from dpfl.privacy.events import describe, neighbours_of
+from dpfl.privacy.statement import figure
+
+app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
+
+
+def _ledgers(path: Path) -> list[Path]:
+    found = sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]
+    found = [file for file in found if file.name != "metrics.sqlite"]
+    if not found:
+        raise DpflError(f"There is no ledger in {path}.")
+    return found
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")],
+    delta: Annotated[float | None, typer.Option(help="By default that of the ledger's limit.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Epsilon spent of epsilon allowed, by ledger."""
+    rows = [_row(Ledger.read(file), delta) for file in _ledgers(path)]
+    if as_json:
+        print(json.dumps(rows))
+        return
+    table = Table("ledger", "unit", "neighbours", "epsilon", "allowed", "delta", "by", "releases")
+    for row in rows:
+        table.add_row(*(_text(row[key]) for key in row))
+    Console().print(table)
+
+
+def _row(ledger: Ledger, delta: float | None) -> dict[str, object]:
+    limit, spent = ledger.limit, ledger.spent()
+    at = delta or (limit.delta if limit else 1e-5)
+    by = limit.accountant if limit else default_for(next(iter(spent), None))
+    row: dict[str, object] = {
+        "ledger": ledger.path.name,
+        "unit": ledger.unit,
+        "neighbours": neighbours_of(spent),
+        "epsilon": figure(accountant(by).epsilon(spent, at)),
+        "allowed": limit.epsilon if limit else None,
+        "delta": at,
+        "accountant": by,
+        "releases": {describe(event): count for event, count in spent.items()},
+    }
+    ledger.close()
+    return row
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{count} x {event}" for event, count in value.items()) or "none"
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+@app.command()
+def limit(
+    path: Annotated[Path, typer.Argument(help="A ledger, or a folder of them.")],
+    epsilon: Annotated[float, typer.Option(help="What may be spent in all, from the first release on.")],
+    delta: Annotated[float, typer.Option()] = 1e-5,
+    accountant: Annotated[str, typer.Option()] = "pld",
+) -> None:
+    """Set what an owner allows; earlier limits stay on record."""
+    for file in _ledgers(path):
+        ledger = Ledger.read(file)
+        ledger.set_limit(Limit(epsilon, delta, accountant))
+        ledger.close()
+        print(f"{file.name}: epsilon {epsilon:g} at delta {delta:g} by {accountant}")

@@ -1,0 +1,185 @@
+"""The experiment file: words and numbers in, checked at the border, parts out."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dpfl import algorithms, models
+from dpfl import data as datasets
+from dpfl.algorithms.options import nearest
+from dpfl.data import partition
+from dpfl.errors import DpflError
+from dpfl.privacy import Budget
+from dpfl.recorder import Progress
+from dpfl.train import Result, train
+
+
+class Section(BaseModel):
+    """Keys that are not listed are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OpenSection(BaseModel):
+    """Keys that are not listed go to the part of that name, which knows its own options."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class DataSection(OpenSection):
+    name: str = "mnist-sample"
+    data_dir: str | None = None
+    partition: str = "dirichlet"
+    clients: int = 10
+    public_clients: int = 0
+
+
+class ModelSection(OpenSection):
+    name: str = "cnn"
+
+
+class AlgorithmSection(OpenSection):
+    name: str = "fedavg-dp"
+
+
+class BudgetSection(Section):
+    epsilon: float | None = None
+    delta: float = 1e-5
+    rounds: int | None = None
+    bytes: int | None = None
+    seconds: float | None = None
+
+
+class PrivacySection(Section):
+    accountant: str | None = None
+    ledger: str | None = None
+    entropy: str = "keyed"
+
+
+class EngineSection(Section):
+    name: str = "local"
+    workers: int | None = None
+
+
+class EvaluateSection(Section):
+    every: int | None = None
+
+
+class Experiment(Section):
+    """One file from a laptop simulation to a federation. Without a file: the demo."""
+
+    seed: int = 0
+    data: DataSection = DataSection(beta=0.05)  # type: ignore[call-arg]
+    model: ModelSection = ModelSection()
+    algorithm: AlgorithmSection = AlgorithmSection()
+    budget: BudgetSection = BudgetSection(epsilon=4.0, rounds=100)
+    privacy: PrivacySection = PrivacySection()
+    engine: EngineSection = EngineSection()
+    evaluate: EvaluateSection = EvaluateSection()
+
+    def federation(self, data_dir: Path | None = None) -> datasets.Federation:
+        section = self.data
+        options = section.options()
+        if section.partition == "dirichlet":
+            options.setdefault("beta", 0.05)
+        how = partition.parse(section.partition, **options)
+        source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None))
+        return source.split(clients=section.clients, how=how, seed=self.seed, public_clients=section.public_clients)
+
+    def run(
+        self,
+        out: Path | None = None,
+        resume: bool = False,
+        progress: Progress | None = None,
+        workers: int | None = None,
+        data_dir: Path | None = None,
+    ) -> Result:
+        algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
+        budget = Budget(**self.budget.model_dump())
+        model = models.from_name(self.model.name, **self.model.options())
+        if self.engine.name != "local":
+            raise DpflError(f"There is no engine {self.engine.name!r}; engine.name is 'local'.")
+        federation = self.federation(data_dir)
+        return train(
+            model=model,
+            federation=federation,
+            algorithm=algorithm,
+            budget=budget,
+            seed=self.seed,
+            out=out,
+            workers=workers or self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
+            accountant=self.privacy.accountant,
+            ledger=self.privacy.ledger,
+            entropy=self.privacy.entropy,
+            evaluate_every=self.evaluate.every,
+            progress=progress,
+            resume=resume,
+            experiment=self.model_dump(exclude_none=True),
+        )
+
+
+def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
+    """The experiment of a file (the demo's without one), with `section.key=value` settings on top."""
+    content = _read(path) if path else {}
+    for setting in settings:
+        _set(content, setting)
+    return parse(content)
+
+
+def parse(content: Mapping[str, Any]) -> Experiment:
+    try:
+        return Experiment.model_validate(content)
+    except ValidationError as error:
+        raise DpflError(_sentence(error)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise DpflError(f"There is no experiment file {path}; without a file, `dpfl run` runs the demo.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DpflError(f"The experiment file {path} cannot be read ({error}).") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DpflError(f"The experiment file {path} is not valid TOML: {error}.") from None
+
+
+def _set(content: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise DpflError(f"--set takes section.key=value, such as algorithm.tau=3, not {setting!r}.")
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise DpflError(f"--set {setting}: {section!r} is a value, not a section.")
+    content[last] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    """Numbers, truth values and lists as in TOML; any other word as it stands."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first thing that is wrong, and the nearest key where one is not known."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"{place} in the experiment: {first['msg'].lower()} (it is {first['input']!r})."
+    model: Any = Experiment
+    for part in first["loc"][:-1]:
+        model = model.model_fields[str(part)].annotation
+    return f"The experiment has no key {place!r}; {nearest(str(first['loc'][-1]), model.model_fields)}"

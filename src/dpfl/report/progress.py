@@ -1,0 +1,59 @@
+"""A run as it goes: round, tau, accuracy, epsilon spent of epsilon allowed, clients, time left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from dpfl.runs import Row
+
+
+class Live:
+    """A bar on a terminal; a line for every evaluation where there is none."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._accuracy = "-"
+        self._bar: Progress | None = None
+
+    def start(self, job: Any) -> None:
+        state, budget = job.coordinator.state, job.budget
+        self._allowed = "" if budget.epsilon is None or job.algorithm.unit == "none" else f" of {budget.epsilon:g}"
+        total = budget.rounds or _rounds_left(job)
+        for note in job.notes:
+            self._console.print(f"[dim]{note}[/dim]")
+        self._total = total
+        if not self._console.is_terminal:
+            return
+        columns = (
+            TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=self._console)
+        self._bar.start()
+        self._task = self._bar.add_task("starting the clients", total=total, completed=state.round)
+
+    def tell(self, row: Row) -> None:
+        if row.accuracy is not None:
+            self._accuracy = f"{row.accuracy:.2%}"
+        spent = "" if row.epsilon is None else f"  epsilon <= {row.epsilon:.2f}{self._allowed}"
+        text = f"tau {row.steps}  accuracy {self._accuracy}{spent}  clients {row.clients}"
+        if self._bar:
+            self._bar.update(self._task, completed=row.round, description=text)
+        elif row.accuracy is not None:
+            end = f"/{self._total}" if self._total else ""
+            self._console.print(f"round {row.round}{end}  {text}  {row.seconds:.0f} s", highlight=False)
+
+    def stop(self) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+def _rounds_left(job: Any) -> int | None:
+    """Without a limit on rounds, epsilon tells how many there can be."""
+    remaining = max(job.coordinator.state.remaining, default=0)
+    steps = job.algorithm.releases_in(1)
+    rounds = -(-remaining // steps)
+    return rounds if 0 < rounds < 1_000_000 else None
