@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
-from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
+from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
+
+Answer = TypeVar("Answer")
 
 GRID = 20
 """While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and quick."""
@@ -28,6 +31,7 @@ ADVERSARY = {
 class Accounts:
     """One ledger a client at sample level, one for the federation at client level, none without noise."""
 
+    run: str
     algorithm: Algorithm
     folder: Path
     declared: Sequence[int]
@@ -49,17 +53,28 @@ class Accounts:
     def open(self, path: Path) -> Ledger:
         return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
 
-    def spent(self) -> list[dict[Event, int]]:
-        return [_spent(self.open(path)) for path in self.paths()]
+    def spent(self, besides: str = "") -> list[dict[Event, int]]:
+        return [self._read(path, lambda ledger: ledger.spent(besides)) for path in self.paths()]
 
     def remaining(self, horizon: int) -> list[int]:
-        """How many more releases each owner allows; more than anyone makes where nothing limits them."""
-        return [_remaining(self.open(path), self.event, self.limit, horizon) for path in self.paths()]
+        """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
+        event = self.event
+        return [
+            self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run)) for path in self.paths()
+        ]
 
-    def meter(self, spent: Sequence[Spent], remaining: Sequence[int], horizon: int) -> Meter:
+    def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
+        spent = self.spent(besides=self.run)
         fullest = min(range(len(remaining)), key=remaining.__getitem__)
         end = min(remaining[fullest], horizon or MOST)
         return Meter(spent[fullest], self.event, self.delta, self.accountant, end)
+
+    def _read(self, path: Path, question: Callable[[Ledger], Answer]) -> Answer:
+        ledger = self.open(path)
+        try:
+            return question(ledger)
+        finally:
+            ledger.close()
 
     def statement(self, randomness: Randomness) -> PrivacyStatement:
         if self.algorithm.unit == "none":
@@ -98,6 +113,8 @@ class Accounts:
 
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
         facts = ["the sizes of the clients, the settings and the test set are public"]
+        if self.algorithm.unit == "client" and not isinstance(self.algorithm.clients.sampling, All):
+            facts.append("nobody but the server learns who was drawn into a cohort, nor how many")
         if self.algorithm.clients.shared_by:
             alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
@@ -123,20 +140,6 @@ class Meter:
             mark = min(mark, self.end)
         by = accountant(self.accountant)
         return (by.quick or by).epsilon(add(self.start, self.event, mark), self.delta)
-
-
-def _spent(ledger: Ledger) -> dict[Event, int]:
-    try:
-        return ledger.spent()
-    finally:
-        ledger.close()
-
-
-def _remaining(ledger: Ledger, event: Event, limit: Limit | None, horizon: int) -> int:
-    try:
-        return ledger.remaining(event, limit, horizon)
-    finally:
-        ledger.close()
 
 
 def _releases(spent: Sequence[Spent]) -> dict[str, int]:

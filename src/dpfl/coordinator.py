@@ -57,7 +57,7 @@ class Coordinator:
     ) -> None:
         self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
         self.stopped_by = ""
-        self.notes: list[str] = []
+        self.lost: list[str] = []
         self._randomness, self._probe = randomness, probe
         self._weights = algorithm.weights.of(federated.declared)
         self._clock = time.monotonic() - state.seconds
@@ -73,7 +73,7 @@ class Coordinator:
         rng = self._randomness.generator("cohort", state.round)
         drawn = state.clients.sampling.draw(len(self.federated.declared), rng)
         self._cohort = tuple(int(client) for client in drawn if self.algorithm.unit != "sample" or state.remaining[client] > 0)
-        traffic = self._traffic(len(self._cohort))
+        traffic = self._traffic(self.clients_shown)
         if self.budget.bytes is not None and state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return None
@@ -89,6 +89,13 @@ class Coordinator:
         )
         digest = hashlib.blake2b(state.vector.numpy().tobytes(), digest_size=16).hexdigest()
         return Order(state.round, steps, tasks, state.vector, digest)
+
+    @property
+    def clients_shown(self) -> int:
+        """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
+        if self.algorithm.unit == "client":
+            return round(self.state.clients.sampling.expected(len(self.federated.declared)))
+        return len(self._cohort)
 
     def _steps(self) -> int:
         tau = self.algorithm.steps.next(self.state.round)
@@ -153,7 +160,7 @@ class Coordinator:
                 self.state.remaining[reply.client] = 0
             problem = reply.refused or reply.failed or _fault(reply.update, self.federated.layout.size)
             if problem:
-                self.notes.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
+                self.lost.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
             else:
                 good.append(reply)
         if replies and all(reply.failed for reply in replies):

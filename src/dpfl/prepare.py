@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dpfl.accounts import Accounts
+from dpfl.accounts import Accounts, Meter
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable, Site
 from dpfl.coordinator import Coordinator, Federated, State
@@ -72,14 +72,15 @@ def prepare(
 
     folder = _folder(algorithm, out, resume)
     record = _record(algorithm, federation, described.name, budget, seed, entropy, by, experiment)
-    run = _run_id(folder, record, resume)
+    run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and algorithm.unit != "none" else None
-    accounts = Accounts(algorithm, ledgers, federation.sizes, budget.delta, by, limit)
-    randomness = _randomness(entropy, seed, accounts, run)
-
+    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit)
     fresh, meter = _start(accounts, budget, flat)
+    randomness = _randomness(entropy, seed, accounts)
+    if not resume:
+        folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
     state = folder.load_checkpoint(fresh) if resume else fresh
     site = Site(
         run, described, federation.classes, federation.train.x, federation.train.y, (*federation.clients, *federation.public),
@@ -155,13 +156,12 @@ def _record(
     }
 
 
-def _run_id(folder: RunFolder, record: dict[str, Any], resume: bool) -> str:
-    """A new run writes its record; a resumed one must be the same experiment on the same data."""
-    if not resume:
-        run = uuid.uuid4().hex
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        folder.write_experiment({"run": {"id": run, "started": started}} | record)
-        return run
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
+    """A resumed run must be the same experiment on the same data."""
     before = folder.experiment()
     if before.get("hashes") != record["hashes"]:
         raise DpflError(f"The data differs from that of the run in {folder.path}; bring the same data, or start a new run.")
@@ -172,7 +172,7 @@ def _run_id(folder: RunFolder, record: dict[str, Any], resume: bool) -> str:
     return str(before["run"]["id"])
 
 
-def _randomness(entropy: str, seed: int, accounts: Accounts, run: str) -> Randomness:
+def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
     if entropy not in ("keyed", "system"):
         raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
     if entropy == "system":
@@ -181,18 +181,18 @@ def _randomness(entropy: str, seed: int, accounts: Accounts, run: str) -> Random
         return Keyed(seed)
     ledger = accounts.open(accounts.paths()[0])
     try:
-        return Keyed(seed, ledger.epoch(run))
+        return Keyed(seed, ledger.epoch(accounts.run))
     finally:
         ledger.close()
 
 
-def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> tuple[State, Any]:
+def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> tuple[State, Meter | None]:
     algorithm = accounts.algorithm
     horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
     remaining = accounts.remaining(horizon)
-    meter = accounts.meter(accounts.spent(), remaining, horizon) if remaining else None
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
+    meter = accounts.meter(remaining, horizon) if remaining else None
     vector = model.read()
     return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining), meter
 

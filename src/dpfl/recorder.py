@@ -51,7 +51,7 @@ class Recorder:
             round=state.round,
             steps=order.steps,
             iterations=state.iterations,
-            clients=len(order.tasks),
+            clients=coordinator.clients_shown,
             accuracy=accuracy,
             loss=loss,
             epsilon=self.meter.at_most(releases) if self.meter else None,

@@ -36,13 +36,15 @@ class Result:
     privacy: PrivacyStatement
     history: Sequence[Row]
     notes: Sequence[str]
+    lost: Sequence[str]
     folder: Path
     module: nn.Module
 
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         numbers = {name: _finite(getattr(self, name)) for name in names}
-        return numbers | {"privacy": self.privacy.to_dict(), "notes": list(self.notes), "folder": str(self.folder)}
+        told = {"notes": list(self.notes), "lost": list(self.lost), "folder": str(self.folder)}
+        return numbers | {"privacy": self.privacy.to_dict()} | told
 
 
 def train(
@@ -106,7 +108,8 @@ def finish(job: Job) -> Result:
         model_sha256=vector_sha256(state.vector),
         privacy=privacy,
         history=history,
-        notes=(*job.notes, *job.coordinator.notes),
+        notes=job.notes,
+        lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,
     )

@@ -89,8 +89,8 @@ def show(result: Result, console: Console) -> None:
         highlight=False,
     )
     console.print(statement_panel(result.privacy))
-    for note in result.notes:
-        console.print(note, style="dim", markup=False)
+    if result.lost:
+        console.print(f"{len(result.lost)} replies were lost, the first: {result.lost[0]}", markup=False, soft_wrap=True)
     console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)
 
 

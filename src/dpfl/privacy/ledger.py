@@ -138,19 +138,22 @@ class Ledger:
             )
             return int(connection.execute("SELECT epoch FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
 
-    def spent(self) -> dict[Event, int]:
-        """Every event that was debited, with its count."""
-        query = "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event GROUP BY e.id"
+    def spent(self, besides: str = "") -> dict[Event, int]:
+        """Every event that was debited, with its count; those of the run `besides` left out."""
+        query = "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event WHERE d.run != ? GROUP BY e.id"
         with self._errors():
-            return {decode(line): int(count) for line, count in self._connection.execute(query)}
+            return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
 
     def epsilon(self, delta: float, by: str = "pld") -> float:
         return accountant(by).epsilon(self.spent(), delta)
 
-    def remaining(self, event: Event, limit: Limit | None = None, horizon: int = 0) -> int:
-        """How many more releases of `event` the owner's limit, and the run's, leave room for (at most `horizon`, if given)."""
+    def remaining(self, event: Event, limit: Limit | None = None, horizon: int = 0, run: str = "") -> int:
+        """How many releases of `event` the owner's limit and the run's leave room for, beside those of other runs.
+
+        At most `horizon`, where one is given.
+        """
         limits = [bound for bound in (self.limit, limit) if bound]
-        spent = self.spent()
+        spent = self.spent(besides=run)
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
     def debit(self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0) -> None:

@@ -1,0 +1,30 @@
+"""Runs the demo in a recorded terminal and writes docs/demo.svg, the picture in the README."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from dpfl.cli.app import show
+from dpfl.experiment import load
+from dpfl.report.progress import Live
+
+TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
+
+
+def main() -> None:
+    console = Console(record=True, width=108, force_terminal=True)
+    with tempfile.TemporaryDirectory() as folder:
+        console.print("[bold]$ dpfl run[/bold]", highlight=False)
+        progress = Live(console)
+        result = load(None).run(Path(folder) / "run", progress=progress)
+        show(result, console)
+        svg = console.export_svg(title="make demo").replace(str(Path(folder) / "run"), "runs/demo")
+    TARGET.write_text(re.sub(r"@font-face\s*{.*?}", "", svg, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main()
