@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,15 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Budget
 from dpfl.recorder import Progress
 from dpfl.train import Result, train
+
+DEMO: dict[str, Any] = {
+    "seed": 0,
+    "data": {"name": "mnist-sample", "partition": "dirichlet", "clients": 10},
+    "model": {"name": "cnn"},
+    "algorithm": {"name": "fedavg-dp", "tau": 1},
+    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 100},
+}
+"""What `dpfl run` runs without a file."""
 
 
 class Section(BaseModel):
@@ -75,13 +85,13 @@ class EvaluateSection(Section):
 
 
 class Experiment(Section):
-    """One file from a laptop simulation to a federation. Without a file: the demo."""
+    """One file from a laptop simulation to a federation."""
 
     seed: int = 0
-    data: DataSection = DataSection(beta=0.05)  # type: ignore[call-arg]
+    data: DataSection = DataSection()
     model: ModelSection = ModelSection()
     algorithm: AlgorithmSection = AlgorithmSection()
-    budget: BudgetSection = BudgetSection(epsilon=4.0, rounds=100)
+    budget: BudgetSection = BudgetSection()
     privacy: PrivacySection = PrivacySection()
     engine: EngineSection = EngineSection()
     evaluate: EvaluateSection = EvaluateSection()
@@ -129,7 +139,7 @@ class Experiment(Section):
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
     """The experiment of a file (the demo's without one), with `section.key=value` settings on top."""
-    content = _read(path) if path else {}
+    content = _read(path) if path else copy.deepcopy(DEMO)
     for setting in settings:
         _set(content, setting)
     return parse(content)

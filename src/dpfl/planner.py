@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accountant import default_for
+from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.noise import Planned
 
 
@@ -61,6 +61,6 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
     if budget.epsilon is None or budget.rounds is None:
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
     count = algorithm.releases_in(budget.rounds)
-    chosen = accountant(by or default_for(release.sampling.event(1.0, population)))
+    chosen = proving(by or default_for(release.sampling.event(1.0, population)))
     z = noise_for(lambda z: {release.sampling.event(z, population): count}, budget.epsilon, budget.delta, chosen)
     return algorithm.with_noise(z)

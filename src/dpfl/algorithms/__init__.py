@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError, validate_call
 
 from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.ce_fedavg import ce_fedavg
@@ -26,12 +29,17 @@ def options_of(name: str) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(choose("algorithm", name, ALGORITHMS)).parameters)
 
 
-def from_name(name: str, **options: object) -> Algorithm:
+def from_name(name: str, **options: Any) -> Algorithm:
     known = options_of(name)
     for option in options:
         if option not in known:
             raise DpflError(f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}")
-    return ALGORITHMS[name](**options)
+    try:
+        return validate_call(ALGORITHMS[name])(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place, problem = first["loc"][0], first["msg"].lower()
+        raise DpflError(f"algorithm.{place}: {problem} (it is {first['input']!r}).") from None
 
 
 __all__ = ["ALGORITHMS", "Algorithm", "Claim", "ce_fedavg", "dp_fedavg", "fedavg", "fedavg_dp", "from_name", "options_of"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -38,17 +39,22 @@ def show(
     if as_json:
         print(json.dumps(rows))
         return
-    table = Table("ledger", "unit", "neighbours", "epsilon", "allowed", "delta", "by", "releases")
+    table = Table("ledger", "epsilon spent", "unit, neighbours, delta, accountant", "releases", box=box.SIMPLE_HEAD)
+    table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
-        table.add_row(*(_text(row[key]) for key in row))
+        allowed = "" if row["allowed"] is None else f" of {row['allowed']:g}"
+        spent = f"{row['epsilon']:.4f}" if isinstance(row["epsilon"], float) else str(row["epsilon"])
+        guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
+        releases = "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
+        table.add_row(row["ledger"], spent + allowed, guarantee, releases)
     Console().print(table)
 
 
-def _row(ledger: Ledger, delta: float | None) -> dict[str, object]:
+def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     limit, spent = ledger.limit, ledger.spent()
     at = delta or (limit.delta if limit else 1e-5)
     by = limit.accountant if limit else default_for(next(iter(spent), None))
-    row: dict[str, object] = {
+    row: dict[str, Any] = {
         "ledger": ledger.path.name,
         "unit": ledger.unit,
         "neighbours": neighbours_of(spent),
@@ -60,12 +66,6 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, object]:
     }
     ledger.close()
     return row
-
-
-def _text(value: object) -> str:
-    if isinstance(value, dict):
-        return "; ".join(f"{count} x {event}" for event, count in value.items()) or "none"
-    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @app.command()

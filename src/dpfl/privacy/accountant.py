@@ -17,6 +17,7 @@ import dp_accounting as dp
 import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
+from scipy.special import log_ndtr, ndtr
 
 from dpfl.errors import DpflError
 from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
@@ -102,8 +103,7 @@ def _rdp_classic_epsilon(events: Frozen, delta: float) -> float:
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The exact delta of a Gaussian mechanism with multiplier 1/mu (Balle and Wang 2018)."""
-    normal = np.vectorize(lambda t: 0.5 * math.erfc(-t / math.sqrt(2)))
-    return float(normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu))
+    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
 
 
 def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
@@ -112,7 +112,7 @@ def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
     for event, count in events:
         if isinstance(event, dp.PoissonSampledDpEvent):
             z = event.event.noise_multiplier
-            mu_squared += count * event.sampling_probability**2 * math.expm1(1 / z**2)
+            mu_squared += count * event.sampling_probability**2 * float(np.expm1(min(1 / z**2, 700.0)))
         elif isinstance(event, dp.GaussianDpEvent):
             mu_squared += count / event.noise_multiplier**2
         else:

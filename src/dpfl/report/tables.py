@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.panel import Panel
 from rich.table import Table
 
@@ -47,30 +48,27 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-HEADINGS = {
-    "run": "run", "algorithm": "algorithm", "model": "model", "clients": "clients", "rounds": "rounds",
-    "iterations": "steps", "accuracy": "accuracy", "proven": "epsilon proven", "claimed": "claimed", "delta": "delta",
-    "unit": "unit", "accountant": "by", "stopped_by": "ended by",
-}  # fmt: skip
-
-
 def runs_table(summaries: Sequence[dict[str, Any]]) -> Table:
-    table = Table()
-    for key, heading in HEADINGS.items():
-        table.add_column(heading, overflow="fold", justify="left" if key in ("run", "algorithm", "model") else "right")
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.add_column("run", overflow="fold", min_width=16)
+    for heading in ("algorithm", "rounds", "accuracy", "epsilon proven", "claimed", "ended by"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading in ("rounds", "accuracy") else "left")
     for row in summaries:
-        table.add_row(*(_cell(key, row[key]) for key in HEADINGS))
+        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
+        words = (Path(row["run"]).name, row["algorithm"], row["rounds"])
+        table.add_row(*map(_word, words), accuracy, _guarantee(row), _word(row["claimed"]), row["stopped_by"])
     return table
 
 
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if key == "accuracy":
-        return f"{value:.2%}"
-    if key == "delta":
-        return f"{value:g}"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+def _guarantee(row: dict[str, Any]) -> str:
+    """Epsilon with its unit, delta and accountant, since a bare one says nothing."""
+    if not isinstance(row["proven"], float):
+        return _word(row["proven"])
+    return f"{row['proven']:.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}"
+
+
+def _word(value: Any) -> str:
+    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def draw_runs(folders: Sequence[RunFolder], path: Path) -> None:

@@ -1,0 +1,71 @@
+"""A run killed with -9 and resumed is the run that was never stopped, and its ledgers forget nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from safetensors import safe_open
+
+from dpfl.privacy import Ledger
+
+ROUNDS, TAU, CLIENTS = 24, 2, 3
+SETTINGS = [
+    f"budget.rounds={ROUNDS}", f"algorithm.tau={TAU}", f"data.clients={CLIENTS}", "algorithm.noise_multiplier=1.0",
+    "algorithm.sampling_rate=0.1", "model.name=mlp", "model.hidden=32", "budget.epsilon=40",
+]  # fmt: skip
+COMMAND = [sys.executable, "-c", "from dpfl.cli import main; main()", "run", "--quiet", "--json"]
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+
+def flags() -> list[str]:
+    return [word for setting in SETTINGS for word in ("--set", setting)]
+
+
+def finished_rounds(run: Path) -> int:
+    path = run / "checkpoint.safetensors"
+    if not path.exists():
+        return 0
+    with safe_open(path, "pt") as file:
+        return int(json.loads(file.metadata()["state"])["round"])
+
+
+def counts(run: Path) -> list[int]:
+    paths = sorted((run / "ledger").glob("*.sqlite"))
+    return [sum(Ledger.read(path).spent().values()) for path in paths]
+
+
+def test_killed_at_ten_random_moments_it_ends_as_if_never_stopped(tmp_path):
+    whole = start("--out", tmp_path / "whole", "--workers", 1, *flags())
+    moments = random.Random()
+    run = tmp_path / "killed"
+    words: list[object] = ["--out", run, "--workers", 1, *flags()]
+    for kill in range(10):
+        process = start(*words)
+        target = finished_rounds(run) + moments.choice([0, 1, 2])
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            begun = (run / "experiment.toml").exists()
+            if begun and finished_rounds(run) >= target:
+                break
+            time.sleep(0.002)
+        time.sleep(moments.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert (run / "experiment.toml").exists(), f"killed too early, at kill {kill}"
+        assert all(count >= TAU * finished_rounds(run) for count in counts(run))
+        words = ["--resume", run, "--workers", 1 + kill % 2]
+    result = json.loads(start(*words).communicate(timeout=120)[0])
+    expected = json.loads(whole.communicate(timeout=120)[0])
+    assert result["model_sha256"] == expected["model_sha256"]
+    assert result["rounds"] == expected["rounds"] == ROUNDS
+    assert result["privacy"]["proven"] == expected["privacy"]["proven"]
+    assert counts(run) == [ROUNDS * TAU] * CLIENTS
