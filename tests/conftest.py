@@ -1,0 +1,55 @@
+"""Small federations of the embedded images, so that a run takes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpfl
+from dpfl.data import IID, Federation, Source
+
+MODEL = dpfl.models.mlp(hidden=16)
+
+
+@cache
+def small_source() -> Source:
+    whole = dpfl.data.sample()
+    return dpfl.data.tensors(whole.train.x[:1000], whole.train.y[:1000], whole.test.x[:400], whole.test.y[:400], name="small")
+
+
+@cache
+def small_federation() -> Federation:
+    """Four clients with 250 images each."""
+    return small_source().split(clients=4, how=IID(), seed=0)
+
+
+@cache
+def small_crowd() -> Federation:
+    """Twenty clients with some 40 images each, and three that are public."""
+    return small_source().split(clients=20, how=IID(), seed=0, public_clients=3)
+
+
+@pytest.fixture
+def federation() -> Federation:
+    return small_federation()
+
+
+@pytest.fixture
+def crowd() -> Federation:
+    return small_crowd()
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
+    """dpfl.train on the small model, into this test's own folder."""
+
+    def run(federation: Federation, algorithm: dpfl.algorithms.Algorithm, /, out: str = "run", **options: Any) -> dpfl.Result:
+        named = {name: options.pop(name) for name in ("epsilon", "delta", "rounds", "bytes", "seconds") if name in options}
+        model = options.pop("model", MODEL)
+        return dpfl.train(model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options)
+
+    return run

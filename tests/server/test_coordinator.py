@@ -1,0 +1,288 @@
+"""The server's side of a round, driven with replies made by hand."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dpfl import Budget
+from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
+from dpfl.client.task import Order, Reply
+from dpfl.coordinator import Coordinator, Federated, State
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel
+from dpfl.privacy import Keyed, Ledger, Limit, Randomness, SystemEntropy, accountant
+from dpfl.privacy.calibrate import MOST
+
+CLIENTS = 4
+
+
+def flat() -> FlatModel:
+    torch.manual_seed(0)
+    return FlatModel(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)))
+
+
+SIZE = flat().layout.size
+
+
+def nobody(order: Order) -> list[Reply]:
+    raise AssertionError("nobody asked for a public clip")
+
+
+def coordinator(
+    algorithm: Algorithm,
+    folder: Path | None = None,
+    budget: Budget = Budget(rounds=100),
+    randomness: Randomness = Keyed(0),
+    limit: Limit | None = None,
+    **options: Any,
+) -> Coordinator:
+    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", limit) if folder else None
+    federated = Federated("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
+    vector = torch.zeros(SIZE)
+    remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
+    state = State(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
+    return Coordinator(algorithm, budget, federated, replace(state, **options), randomness, nobody)
+
+
+def good(*clients: int) -> list[Reply]:
+    return [Reply(client, torch.full((SIZE,), float(client + 1))) for client in clients]
+
+
+BAD = {
+    "not finite": torch.full((SIZE,), 1.0).index_fill(0, torch.tensor([2]), math.nan),
+    "is not finite": torch.full((SIZE,), math.inf),
+    "wrong shape": torch.ones(SIZE + 1),
+    "wrong shape and was dropped": torch.ones(SIZE, 1),
+}
+
+
+@pytest.mark.parametrize("problem", BAD)
+@pytest.mark.parametrize("algorithm", [fedavg(), fedavg_dp(noise_multiplier=1.0)])
+def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(algorithm: Algorithm, problem: str) -> None:
+    with_it, without = coordinator(algorithm), coordinator(algorithm)
+    with_it.aggregate([*good(0), Reply(2, BAD[problem]), *good(3)])
+    without.aggregate(good(0, 3))
+    assert torch.equal(with_it.state.vector, without.state.vector)
+    assert [note for note in with_it.lost if "client 2" in note and problem in note]
+    assert "round 1" in with_it.lost[0]
+    assert without.lost == []
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_path: Path, problem: str) -> None:
+    algorithm = dp_fedavg(noise_multiplier=1.0)
+    with_it, without = coordinator(algorithm, tmp_path / "a"), coordinator(algorithm, tmp_path / "b")
+    with_it.aggregate([*good(0), Reply(2, BAD[problem])])
+    without.aggregate(good(0))
+    assert torch.equal(with_it.state.vector, without.state.vector)
+    noise = torch.from_numpy(Keyed(0).generator("server noise", 0).standard_normal(SIZE, dtype=np.float32))
+    trainable = slice(0, flat().layout.trainable)
+    assert torch.allclose(without.state.vector[trainable], ((1 + noise) / CLIENTS)[trainable])
+
+
+def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_asked_again() -> None:
+    """Fault: a whole round lost because one client failed."""
+    run = coordinator(fedavg_dp(noise_multiplier=1.0))
+    run.next_order()
+    run.aggregate([*good(0), Reply(1, refused="no room"), *good(2, 3)])
+    run.close_round(1)
+    assert run.lost == ["round 1, client 1: no room"]
+    order = run.next_order()
+    assert [task.client for task in order.tasks] == [0, 2, 3]
+
+
+def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
+    run = coordinator(fedavg_dp(noise_multiplier=1.0))
+    run.next_order()
+    run.aggregate([*good(0, 1, 2), Reply(3, failed="its worker process died")])
+    run.close_round(1)
+    assert "client 3: its worker process died" in run.lost[0]
+    assert len(run.next_order().tasks) == CLIENTS
+
+
+def test_a_round_in_which_everyone_failed_ends_the_run_with_the_reason() -> None:
+    run = coordinator(fedavg())
+    with pytest.raises(DpflError, match="disk is full"):
+        run.aggregate([Reply(client, failed="disk is full") for client in range(CLIENTS)])
+
+
+def test_a_client_that_diverged_ends_the_run_and_is_named() -> None:
+    run = coordinator(fedavg_dp(noise_multiplier=1.0))
+    before = run.state.vector.clone()
+    with pytest.raises(DpflError, match=r"client 2 in round 1.*checkpoint is kept"):
+        run.aggregate([*good(0, 1), Reply(2, failed="A loss is not finite.", diverged=True)])
+    assert torch.equal(run.state.vector, before)
+
+
+def test_every_round_is_one_debit_of_the_federation_whoever_was_drawn(tmp_path: Path) -> None:
+    """Faults: a new accountant for each round; rounds with an empty cohort left out of epsilon."""
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
+    run = coordinator(algorithm, tmp_path)
+    for replies in ([], good(0), good(0, 1, 2), []):
+        run.next_order()
+        run.aggregate(replies)
+        run.close_round(1)
+    event = algorithm.clients.event(CLIENTS)
+    assert run.federated.ledger.spent() == {event: 4}
+    assert run.federated.ledger.epsilon(1e-5, "rdp") == accountant("rdp").epsilon({event: 4}, 1e-5)
+
+
+def test_the_debit_comes_before_the_noisy_sum_and_a_refusal_leaves_the_model_alone(tmp_path: Path) -> None:
+    run = coordinator(dp_fedavg(cohort=2, noise_multiplier=0.5), tmp_path, limit=Limit(0.1, 1e-5, "rdp"))
+    with pytest.raises(DpflError, match="budget"):
+        run.aggregate(good(0))
+    assert run.state.vector.abs().sum() == 0
+    assert run.federated.ledger.spent() == {}
+
+
+def test_a_round_that_is_made_again_after_a_crash_has_the_same_noise_and_is_debited_once(tmp_path: Path) -> None:
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
+    first, again = coordinator(algorithm, tmp_path), coordinator(algorithm, tmp_path)
+    first.aggregate(good(0, 1))
+    again.aggregate(good(0, 1))
+    assert torch.equal(first.state.vector, again.state.vector)
+    assert sum(again.federated.ledger.spent().values()) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="the federation's release name has no fresh token where noise cannot be repeated")
+def test_under_system_entropy_a_round_that_is_made_again_is_another_release(tmp_path: Path) -> None:
+    """Fault: resume that forgets spent budget. The noise is new, so both noisy sums count."""
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
+    first = coordinator(algorithm, tmp_path, randomness=SystemEntropy())
+    again = coordinator(algorithm, tmp_path, randomness=SystemEntropy())
+    first.aggregate(good(0, 1))
+    again.aggregate(good(0, 1))
+    assert not torch.equal(first.state.vector, again.state.vector)
+    assert sum(again.federated.ledger.spent().values()) == 2
+
+
+@pytest.mark.xfail(strict=True, reason="the noise key and the release's name do not know which clients are in the sum")
+def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_noise(tmp_path: Path) -> None:
+    """Fault: resume that replays noise seeds. Two sums with one noise give away the client by which they differ."""
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
+    first, again = coordinator(algorithm, tmp_path), coordinator(algorithm, tmp_path)
+    first.aggregate(good(0, 1))
+    again.aggregate(good(0))
+    trainable = flat().layout.trainable
+    difference = (first.state.vector - again.state.vector)[:trainable] * 2
+    assert not torch.allclose(difference, torch.full((trainable,), 2.0), atol=1e-5)
+    assert sum(again.federated.ledger.spent().values()) == 2
+
+
+def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path) -> None:
+    """The noise is for the level that the clients used; only the next round's order has the new one."""
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0)
+    run = coordinator(algorithm, tmp_path)
+    order = run.next_order()
+    assert {task.clients.clip.level for task in order.tasks} <= {0.5}
+    run.aggregate([Reply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
+    run.close_round(order.steps)
+    drawn = torch.from_numpy(Keyed(0).generator("server noise", 0).standard_normal(SIZE, dtype=np.float32))
+    multiplier = (1.0**-2 - (2 * 1.0) ** -2) ** -0.5
+    trainable = slice(0, flat().layout.trainable)
+    assert torch.allclose(run.state.vector[trainable], (multiplier * 0.5 * drawn / 2)[trainable], atol=1e-6)
+    count = -0.5 * CLIENTS + 1.0 * Keyed(0).generator("count noise", 0).standard_normal()
+    fraction = min(max(count / 2 + 0.5, 0.0), 1.0)
+    level = 0.5 * math.exp(-0.2 * (fraction - 0.5))
+    assert level != 0.5
+    assert run.state.clients.clip.level == pytest.approx(level)
+    following = next(order for order in iter(run.next_order, None) if order.tasks)
+    assert {task.clients.clip.level for task in following.tasks} == {run.state.clients.clip.level}
+
+
+def test_a_vector_of_models_keeps_its_running_variances_positive(tmp_path: Path) -> None:
+    run = coordinator(dp_fedavg(noise_multiplier=1.0, clip=10.0), tmp_path)
+    run.aggregate([Reply(client, torch.full((SIZE,), -5.0)) for client in range(CLIENTS)])
+    layout = flat().layout
+    spans = {name: layout.span(entry) for entry, name in enumerate(layout.names)}
+    assert float(run.state.vector[spans["1.running_var"]].min()) >= 0.99e-5
+    assert float(run.state.vector[spans["1.running_mean"]].min()) < 0
+
+
+def drawn(run: Coordinator, rounds: int) -> list[tuple[int, ...]]:
+    seen = []
+    for _ in range(rounds):
+        order = run.next_order()
+        assert order is not None
+        seen.append(tuple(task.client for task in order.tasks))
+        run.state.round += 1
+    return seen
+
+
+def test_poisson_cohorts_vary_in_size_and_fixed_cohorts_do_not(tmp_path: Path) -> None:
+    poisson = drawn(coordinator(dp_fedavg(cohort=2, noise_multiplier=1.0), tmp_path / "a"), 60)
+    fixed = drawn(coordinator(dp_fedavg(cohort=2, sampling="fixed-size", noise_multiplier=1.0), tmp_path / "b"), 60)
+    assert {len(cohort) for cohort in poisson} == {0, 1, 2, 3, 4}
+    assert {len(cohort) for cohort in fixed} == {2}
+    assert len(set(fixed)) > 3
+
+
+def test_a_cohort_depends_on_the_round_and_the_seed_alone(tmp_path: Path) -> None:
+    algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0)
+    first = drawn(coordinator(algorithm, tmp_path / "a"), 20)
+    assert drawn(coordinator(algorithm, tmp_path / "b"), 20) == first
+    assert drawn(coordinator(algorithm, tmp_path / "b", round=5), 15) == first[5:]
+    assert drawn(coordinator(algorithm, tmp_path / "c", randomness=Keyed(1)), 20) != first
+
+
+def test_tau_is_capped_at_the_least_that_anyone_has_left() -> None:
+    run = coordinator(fedavg_dp(tau=3, noise_multiplier=1.0), remaining=[5, 2, 0, 7])
+    order = run.next_order()
+    assert order.steps == 2
+    assert [task.client for task in order.tasks] == [0, 1, 3]
+    assert {task.steps for task in order.tasks} == {2}
+    run.aggregate(good(0, 1, 3))
+    run.close_round(order.steps)
+    assert run.state.remaining == [3, 0, 0, 5]
+    assert run.next_order().steps == 3
+
+
+def test_the_end_of_every_account_ends_the_run_by_epsilon() -> None:
+    run = coordinator(fedavg_dp(tau=3, noise_multiplier=1.0), remaining=[0, 0, 0, 0])
+    assert run.next_order() is None
+    assert run.stopped_by == "epsilon"
+
+
+def test_bytes_count_the_model_down_and_the_update_up_and_are_never_exceeded() -> None:
+    one = 2 * 4 * SIZE * CLIENTS
+    run = coordinator(fedavg(), budget=Budget(bytes=2 * one + one // 2))
+    orders = []
+    while (order := run.next_order()) is not None:
+        orders.append(order)
+        run.aggregate([])
+        run.close_round(order.steps)
+    assert len(orders) == 2
+    assert run.state.bytes == 2 * one
+    assert run.stopped_by == "bytes"
+
+
+def test_a_public_median_without_public_clients_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    run = coordinator(dp_fedavg(noise_multiplier=1.0, clipping="public-median"), tmp_path)
+    with pytest.raises(DpflError, match="public_clients"):
+        run.next_order()
+
+
+def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_debited(tmp_path: Path) -> None:
+    asked: list[Order] = []
+
+    def probe(order: Order) -> list[Reply]:
+        asked.append(order)
+        return [Reply(task.client, unit(norm)) for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)]
+
+    def unit(norm: float) -> Tensor:
+        return norm * torch.ones(SIZE) / math.sqrt(SIZE)
+
+    run = coordinator(dp_fedavg(noise_multiplier=1.0, clipping="public-median"), tmp_path)
+    run.federated = replace(run.federated, public=(4, 5, 6))
+    run._probe = probe
+    order = run.next_order()
+    assert order.tasks[0].clients.clip.level == pytest.approx(2.0)
+    assert [task.client for task in asked[0].tasks] == [4, 5, 6]
+    assert asked[0].tasks[0].clients.clip.level == math.inf
+    assert run.federated.ledger.spent() == {}

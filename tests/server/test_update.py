@@ -1,0 +1,45 @@
+import pytest
+import torch
+
+from dpfl.errors import DpflError
+from dpfl.server.steps import Fixed
+from dpfl.server.update import ServerUpdate
+
+
+def test_without_momentum_the_server_moves_by_its_rate_along_the_update() -> None:
+    vector, velocity = ServerUpdate(0.5).step(torch.ones(3), torch.full((3,), 9.0), torch.tensor([2.0, 0.0, -4.0]))
+    assert vector.tolist() == [2.0, 1.0, -1.0]
+    assert velocity.tolist() == [2.0, 0.0, -4.0]
+
+
+def test_momentum_adds_up_as_v_becomes_beta_v_plus_update() -> None:
+    server, vector, velocity = ServerUpdate(2.0, 0.5), torch.zeros(1), torch.zeros(1)
+    seen = []
+    for update in (1.0, 1.0, -3.0):
+        vector, velocity = server.step(vector, velocity, torch.tensor([update]))
+        seen.append((float(vector), float(velocity)))
+    assert seen == [(2.0, 1.0), (5.0, 1.5), (0.5, -2.25)]
+
+
+def test_a_step_leaves_the_old_model_as_it_was() -> None:
+    old, velocity = torch.zeros(2), torch.zeros(2)
+    ServerUpdate(1.0, 0.9).step(old, velocity, torch.ones(2))
+    assert old.tolist() == velocity.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(("rate", "momentum"), [(0.0, 0.0), (-1.0, 0.0), (1.0, 1.0), (1.0, -0.1), (float("nan"), 0.0)])
+def test_a_rate_of_nothing_or_a_momentum_of_one_is_refused(rate: float, momentum: float) -> None:
+    with pytest.raises(DpflError, match="server"):
+        ServerUpdate(rate, momentum)
+
+
+def test_fixed_steps_are_the_same_every_round_and_add_up() -> None:
+    steps = Fixed(7)
+    assert [steps.next(round) for round in range(4)] == [7] * 4
+    assert steps.total(9) == 63
+
+
+@pytest.mark.parametrize("tau", [0, -1])
+def test_a_round_without_steps_is_refused(tau: int) -> None:
+    with pytest.raises(DpflError, match="at least 1"):
+        Fixed(tau)
