@@ -16,14 +16,15 @@ TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 
 
 def main() -> None:
-    console = Console(record=True, width=108, force_terminal=True)
+    console = Console(record=True, width=112, force_terminal=True)
+    progress = Live(Console(stderr=True, width=112, force_terminal=True))
     with tempfile.TemporaryDirectory() as folder:
-        console.print("[bold]$ dpfl run[/bold]", highlight=False)
-        progress = Live(console)
         result = load(None).run(Path(folder) / "run", progress=progress)
+        console.print("[bold]$ dpfl run[/bold]", highlight=False)
+        console.print(progress.bar)
         show(result, console)
         svg = console.export_svg(title="make demo").replace(str(Path(folder) / "run"), "runs/demo")
-    TARGET.write_text(re.sub(r"@font-face\s*{.*?}", "", svg, flags=re.DOTALL))
+    TARGET.write_text(re.sub(r"@font-face\s*{.*?}|<!--.*?-->", "", svg, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._accuracy = "-"
-        self._bar: Progress | None = None
+        self.bar: Progress | None = None
 
     def start(self, job: Any) -> None:
         state, budget = job.coordinator.state, job.budget
@@ -31,24 +31,24 @@ class Live:
             TextColumn("round"), MofNCompleteColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
         )  # fmt: skip
-        self._bar = Progress(*columns, console=self._console)
-        self._bar.start()
-        self._task = self._bar.add_task("starting the clients", total=total, completed=state.round)
+        self.bar = Progress(*columns, console=self._console)
+        self.bar.start()
+        self._task = self.bar.add_task("starting the clients", total=total, completed=state.round)
 
     def tell(self, row: Row) -> None:
         if row.accuracy is not None:
             self._accuracy = f"{row.accuracy:.2%}"
         spent = "" if row.epsilon is None else f"  epsilon <= {row.epsilon:.2f}{self._allowed}"
         text = f"tau {row.steps}  accuracy {self._accuracy}{spent}  clients {row.clients}"
-        if self._bar:
-            self._bar.update(self._task, completed=row.round, description=text)
+        if self.bar:
+            self.bar.update(self._task, completed=row.round, description=text)
         elif row.accuracy is not None:
             end = f"/{self._total}" if self._total else ""
             self._console.print(f"round {row.round}{end}  {text}  {row.seconds:.0f} s", highlight=False)
 
     def stop(self) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self.bar:
+            self.bar.stop()
 
 
 def _rounds_left(job: Any) -> int | None:
