@@ -6,7 +6,7 @@ import datetime
 import importlib.metadata
 import platform
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def prepare(
         folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
     state = folder.load_checkpoint(fresh) if resume else fresh
     site = Site(
-        run, described, federation.classes, federation.train.x, federation.train.y, (*federation.clients, *federation.public),
+        run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit,
     )  # fmt: skip
     engine = local_engine(site, flat.layout.size, workers)
@@ -99,10 +99,19 @@ def prepare(
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 
 
+def _everyone(federation: Federation) -> Sequence[torch.Tensor]:
+    """Clients, then public clients; a population stays described."""
+    return federation.clients if federation.described else (*federation.clients, *federation.public)
+
+
 def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
     """What would fail in the first round is refused before anything is written."""
     if algorithm.unit == "sample":
         refuse_batch_statistics(model.module)
+        if federation.described:
+            raise DpflError(
+                "Clients that are drawn may share samples, so no guarantee for samples holds; use another partition."
+            )
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))

@@ -7,15 +7,18 @@ from dpfl.data.catalog import cifar10, emnist, fashion_mnist, load, mnist, npz, 
 from dpfl.data.dataset import Dataset, Source
 from dpfl.data.federation import Federation
 from dpfl.data.partition import IID, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
+from dpfl.data.population import Drawn, Population
 
 __all__ = [
     "IID",
     "Dataset",
     "Dirichlet",
+    "Drawn",
     "Federation",
     "LabelSkew",
     "Mapping",
     "Mix",
+    "Population",
     "Shards",
     "Source",
     "Unequal",

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from dpfl.data.partition import Dirichlet, Partition, describe
+from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
 
 if TYPE_CHECKING:
@@ -90,12 +91,19 @@ class Source:
     train: Dataset
     test: Dataset
 
-    def split(self, clients: int = 10, how: Partition = Dirichlet(0.05), seed: int = 0, public_clients: int = 0) -> Federation:
+    def split(
+        self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0
+    ) -> Federation:
         """Spread the training data over clients; the partition's last `public_clients` parts are held out as public."""
         from dpfl.data.federation import Federation
 
         if clients < 1 or public_clients < 0:
             raise DpflError(f"Ask for at least 1 client and 0 public clients, not {clients} and {public_clients}.")
+        if isinstance(how, Drawn):
+            if public_clients:
+                raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
+            population = Population(how, self.train.y.numpy(), range(clients), seed)
+            return Federation(self.train, self.test, population, (), describe(how))
         parts, notes = how(self.train.y.numpy(), clients + public_clients, np.random.default_rng(seed))
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
         if public_clients:

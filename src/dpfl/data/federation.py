@@ -12,17 +12,21 @@ import numpy as np
 import torch
 
 from dpfl.data.dataset import Array, Dataset, make_dataset
+from dpfl.data.population import Population
 from dpfl.errors import DpflError
+
+COUNTED = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Clients (and held-out public clients) as disjoint index tensors into the training set."""
+    """Clients (and held-out public clients) as disjoint index tensors into the training set, or as a population that
+    is described instead, whose clients may share samples."""
 
     train: Dataset
     test: Dataset
-    clients: tuple[torch.Tensor, ...]
-    public: tuple[torch.Tensor, ...] = ()
+    clients: Sequence[torch.Tensor]
+    public: Sequence[torch.Tensor] = ()
     how: str = "own"
     notes: tuple[str, ...] = ()
 
@@ -34,6 +38,8 @@ class Federation:
             )
         if not self.clients:
             raise DpflError("The federation has no clients: give at least one.")
+        if self.described:
+            return
         named = [(f"client {number}", part) for number, part in enumerate(self.clients)]
         named += [(f"public client {number}", part) for number, part in enumerate(self.public)]
         for name, part in named:
@@ -56,7 +62,13 @@ class Federation:
         return cls(train, Dataset(name, measured.x, measured.y, classes), clients)
 
     @property
+    def described(self) -> bool:
+        return isinstance(self.clients, Population)
+
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
+        if isinstance(self.clients, Population):
+            return (self.clients.how.images,) * len(self.clients)
         return tuple(len(part) for part in self.clients)
 
     @property
@@ -73,13 +85,17 @@ class Federation:
         return self.train.x[part], self.train.y[part]
 
     def label_counts(self) -> np.ndarray:
-        """How many samples of each class each client holds: (clients, classes)."""
+        """How many samples of each class each client holds: (clients, classes); of a population, the first 1,000."""
         labels = self.train.y.numpy()
-        return np.stack([np.bincount(labels[part.numpy()], minlength=self.classes) for part in self.clients])
+        parts = self.clients[:COUNTED] if self.described else self.clients
+        return np.stack([np.bincount(labels[part.numpy()], minlength=self.classes) for part in parts])
 
     @cached_property
     def sha256(self) -> str:
         digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256}".encode())
+        if self.described:
+            digest.update(f"{self.clients!r} {self.public!r}".encode())
+            return digest.hexdigest()
         for kind, parts in (("clients", self.clients), ("public", self.public)):
             digest.update(f" {kind} {[len(part) for part in parts]} ".encode())
             for part in parts:

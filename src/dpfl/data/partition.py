@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpfl.data.checks import is_number, require_above, require_whole, suggest
+from dpfl.data.population import Drawn
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 
@@ -209,10 +210,11 @@ NAMES: dict[str, type] = {
     "mix": Mix,
     "unequal": Unequal,
     "mapping": Mapping,
+    "drawn": Drawn,
 }
 
 
-def parse(name: str, **options: Any) -> Partition:
+def parse(name: str, **options: Any) -> Partition | Drawn:
     """A partition from its name and options; `mix` hands the options that are not its own to its skewed part."""
     if name not in NAMES:
         raise DpflError(f"There is no partition {name!r}: {suggest(name, NAMES)}.")
@@ -228,16 +230,16 @@ def parse(name: str, **options: Any) -> Partition:
     needed = [field.name for field in fields if field.default is dataclasses.MISSING]
     if missing := next((key for key in needed if key not in options), None):
         raise DpflError(f"The partition {name!r} needs {missing}: give it a value.")
-    return cast(Partition, kind(**options))
+    return cast("Partition | Drawn", kind(**options))
 
 
 def _parse_inner(how: Any, options: dict[str, Any]) -> Partition:
     if not isinstance(how, str):
         return cast(Partition, how)
-    return parse(how, **({"beta": 0.05, **options} if how == "dirichlet" else options))
+    return cast(Partition, parse(how, **({"beta": 0.05, **options} if how == "dirichlet" else options)))
 
 
-def describe(how: Partition) -> str:
+def describe(how: Partition | Drawn) -> str:
     """A partition as one writes it in an experiment, such as dirichlet(beta=0.05, minimum=20)."""
     name = next((name for name, kind in NAMES.items() if type(how) is kind), None)
     if name is None or isinstance(how, Mapping):

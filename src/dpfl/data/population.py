@@ -1,0 +1,68 @@
+"""Populations of any size: clients that are described, not held.
+
+A client's samples are drawn from the training set by its number, when somebody asks for them. Clients may hold the same
+sample, so such a federation can be private for clients, but not for samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+import torch
+
+from dpfl.data.checks import require_above, require_whole
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own from Dir(beta)."""
+
+    images: int = 50
+    beta: float | None = None
+
+    def __post_init__(self) -> None:
+        require_whole(self.images, "images", least=2)
+        if self.beta is not None:
+            require_above(self.beta, "beta", bound=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Population(Sequence[torch.Tensor]):
+    """Index tensors by client number, each made anew when it is asked for."""
+
+    how: Drawn
+    labels: np.ndarray = field(repr=False)
+    clients: range
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    @overload
+    def __getitem__(self, number: int) -> torch.Tensor: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Population: ...
+
+    def __getitem__(self, number: int | slice) -> torch.Tensor | Population:
+        if isinstance(number, slice):
+            return Population(self.how, self.labels, self.clients[number], self.seed)
+        rng = np.random.default_rng((self.seed, self.clients[number]))
+        rows = self._by_label(rng) if self.how.beta else rng.choice(len(self.labels), self.how.images, replace=False)
+        return torch.from_numpy(np.sort(rows).astype(np.int64))
+
+    @cached_property
+    def _members(self) -> list[np.ndarray]:
+        """The samples of each class."""
+        return np.split(np.argsort(self.labels, kind="stable"), np.cumsum(np.bincount(self.labels))[:-1])
+
+    def _by_label(self, rng: np.random.Generator) -> np.ndarray:
+        members = self._members
+        shares = rng.dirichlet(np.full(len(members), self.how.beta))
+        wanted = rng.multinomial(self.how.images, shares)
+        wanted = np.minimum(wanted, [len(rows) for rows in members])
+        return np.concatenate([rng.choice(rows, count, replace=False) for rows, count in zip(members, wanted, strict=True)])

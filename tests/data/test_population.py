@@ -1,0 +1,61 @@
+"""Clients that are described, not held."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dpfl
+from dpfl.data import Drawn, Population
+from dpfl.errors import DpflError
+
+
+@pytest.fixture(scope="module")
+def source():
+    return dpfl.data.sample()
+
+
+def test_a_client_is_the_same_whenever_it_is_asked_for(source):
+    first, again = (source.split(clients=1_000_000, how=Drawn(50, beta=0.5), seed=3) for _ in range(2))
+    for client in (0, 17, 999_999):
+        assert torch.equal(first.clients[client], again.clients[client])
+    assert not torch.equal(first.clients[0], first.clients[1])
+    assert not torch.equal(first.clients[0], source.split(clients=10, how=Drawn(50, beta=0.5), seed=4).clients[0])
+
+
+def test_every_client_holds_distinct_samples_of_the_training_set(source):
+    federation = source.split(clients=500, how=Drawn(50), seed=0)
+    for client in range(0, 500, 50):
+        rows = federation.clients[client]
+        assert len(rows) == 50
+        assert len(torch.unique(rows)) == 50
+        assert 0 <= int(rows.min()) <= int(rows.max()) < len(federation.train)
+
+
+def test_a_small_beta_means_few_classes_a_client(source):
+    skewed = source.split(clients=200, how=Drawn(50, beta=0.05), seed=0).label_counts()
+    even = source.split(clients=200, how=Drawn(50), seed=0).label_counts()
+    assert (skewed > 0).sum(1).mean() < 4 < 8 < (even > 0).sum(1).mean()
+
+
+def test_a_million_clients_are_described_by_their_number(source):
+    federation = source.split(clients=1_000_000, how=Drawn(50), seed=0)
+    assert isinstance(federation.clients, Population)
+    assert len(federation.sizes) == 1_000_000
+    assert federation.label_counts().shape == (1000, 10)
+    assert federation.sha256 != source.split(clients=999_999, how=Drawn(50), seed=0).sha256
+
+
+def test_a_population_trains_at_client_level_and_is_refused_at_sample_level(source, tmp_path):
+    federation = source.split(clients=100_000, how=Drawn(20), seed=0)
+    budget = dpfl.Budget(delta=1e-6, rounds=3)
+    system = dpfl.algorithms.dp_fedavg(cohort=10, noise_multiplier=1.0, tau=2, batch_size=10)
+    result = dpfl.train(dpfl.models.mlp(hidden=8), federation, system, budget, out=tmp_path / "clients", workers=2)
+    assert result.rounds == 3
+    assert result.privacy.unit == "client"
+    with pytest.raises(DpflError, match="may share samples"):
+        dpfl.train(
+            dpfl.models.mlp(hidden=8), federation, dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), budget, out=tmp_path / "s"
+        )
+    with pytest.raises(DpflError, match="none of them can be public"):
+        source.split(clients=10, how=Drawn(20), public_clients=2)
