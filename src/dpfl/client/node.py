@@ -18,7 +18,7 @@ from dpfl.client.gradients import ClippedGradients, NonFinite
 from dpfl.client.local import Generator, Holdings, plain_steps, private_steps
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
-from dpfl.privacy import Keyed, Ledger, Limit, Randomness, Refused, Release
+from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
 from dpfl.privacy.clip import Groups, Model, clip_vector
 
 OPEN_LEDGERS = 256
@@ -79,7 +79,7 @@ class Node:
         self.model.load(vector)
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(generator("module", 0).integers(2**62)))
+            torch.default_generator.manual_seed(int(generator("module", 0).integers(2**62)))
             if task.samples:
                 size = self.site.declared[task.client]
                 private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator)
@@ -94,7 +94,10 @@ class Node:
         if isinstance(clip, Model):
             clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
             return clipped - vector, inside
-        update, inside = clip_vector(self.model.read() - vector, clip, layout.names, ends)
+        update = self.model.vector - vector
+        if isinstance(clip, NoClip):
+            return update, True
+        update, inside = clip_vector(update, clip, layout.names, ends)
         if task.clients.shared_by:
             update = task.clients.noised(update, generator("client noise", 0), share=1 / task.clients.shared_by)
         return update, inside

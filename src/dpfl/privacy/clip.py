@@ -166,6 +166,9 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
 def clip_vector(vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int]) -> tuple[Tensor, bool]:
     """One unit's vector inside its bound, and whether it was inside before."""
     groups = clip.groups(names)
+    if len(groups) == 1:
+        factor = clip.factors(vector.square().sum().sqrt()[None, None])
+        return vector * factor[0], bool(factor >= 1)
     factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
     clipped = vector.clone()
     for factor, members in zip(factors, groups, strict=True):
