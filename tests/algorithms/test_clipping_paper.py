@@ -1,7 +1,7 @@
 """Where clipped FedAvg comes to rest (clipping paper, problem (8) and Claim 2.1), by the library's own parts.
 
-Our clip stays a relative 1e-5 below its level (`MARGIN`, against float32 rounding), and so the point of rest moves by as much as
-it would for a level of c (1 - 1e-5). That shift is computed and allowed for; everything else must agree to 1e-6.
+Our clip stays a relative 1e-5 below its level (`MARGIN`, against float32 rounding), and so the point of rest moves by as much
+as it would for a level of c (1 - 1e-5). That shift is computed and allowed for; everything else must agree to 1e-6.
 """
 
 from collections.abc import Sequence

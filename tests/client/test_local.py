@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -47,7 +48,15 @@ def change(
 
 
 def by_hand(
-    data: tuple[Tensor, Tensor], rate: float, q: float, clip: float, z: float, declared: int, steps: int, seed: int, layers: bool
+    data: tuple[Tensor, Tensor],
+    rate: float,
+    q: float,
+    clip: float,
+    z: float,
+    declared: int,
+    steps: int,
+    seed: int,
+    layers: bool,
 ) -> Tensor:
     """DP-SGD written out: one image at a time, no line shared with the library but the keys of the randomness."""
     module, (x, y) = network(), data
@@ -181,7 +190,7 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
     rows = torch.arange(5, 15)
     plain_steps(FlatModel(module), Holdings(x, y, rows), 6, Local(SGD(0.01), batch_size=4), keyed(0))
     assert [len(batch) for batch in module.seen] == [4, 4, 2, 4, 4, 2]
-    first, second = sum(module.seen[:3], []), sum(module.seen[3:], [])
+    first, second = list(chain(*module.seen[:3])), list(chain(*module.seen[3:]))
     assert sorted(first) == sorted(second) == rows.tolist()
     assert first != second
 

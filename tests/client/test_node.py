@@ -217,7 +217,9 @@ def noise_only(where: Site, digest: str = "a", vector: Tensor | None = None) -> 
     return update
 
 
-@pytest.mark.xfail(strict=True, reason="the noise key is (seed, epoch, purpose, round, client, step): it must hold the release's name")
+@pytest.mark.xfail(
+    strict=True, reason="the noise key is (seed, epoch, purpose, round, client, step): it must hold the release's name"
+)
 @pytest.mark.parametrize("what", ["model", "data"])
 def test_a_second_release_under_the_same_run_and_round_has_noise_of_its_own(tmp_path: Path, what: str) -> None:
     """Fault: noise seeds replayed. Whoever sees two sums with one noise subtracts it, and no epsilon holds."""
@@ -334,9 +336,7 @@ def test_an_unclipped_upload_is_the_difference_itself(tmp_path: Path) -> None:
     assert torch.equal(reply.update, raw(tmp_path))
 
 
-def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpfl.client.node.OPEN_LEDGERS", 1)
     node = Node(site(tmp_path))
     for round in range(2):

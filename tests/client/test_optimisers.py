@@ -21,7 +21,9 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 12), rate=st.floats(1e-3, 1.0), scale=st.floats(1e-3, 1e3))
 @settings(max_examples=25, deadline=None)
-def test_an_optimiser_walks_exactly_where_torch_optim_walks(name: str, seed: int, steps: int, rate: float, scale: float) -> None:
+def test_an_optimiser_walks_exactly_where_torch_optim_walks(
+    name: str, seed: int, steps: int, rate: float, scale: float
+) -> None:
     ours, theirs = PAIRS[name]
     generator = torch.Generator().manual_seed(seed)
     gradients = scale * torch.randn(steps, 7, generator=generator)

@@ -112,15 +112,16 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
 @given(sizes=SIZES)
 def test_the_divisor_of_a_weighted_mean_does_not_depend_on_who_was_drawn(sizes: list[int]) -> None:
     weights = BySize().of(sizes)
-    noises = [noisy_mean([], weights, 4, release(1), rng()), noisy_mean([Reply(0, torch.zeros(4))], weights, 4, release(1), rng())]
+    noises = [
+        noisy_mean([], weights, 4, release(1), rng()),
+        noisy_mean([Reply(0, torch.zeros(4))], weights, 4, release(1), rng()),
+    ]
     assert torch.equal(*noises)
 
 
 def noised_uploads(present: int, shared_by: int) -> list[Reply]:
     plan = release(shared_by, shared_by=shared_by)
-    return [
-        Reply(client, plan.noised(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)) for client in range(present)
-    ]
+    return [Reply(client, plan.noised(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)) for client in range(present)]
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 9, 10])
