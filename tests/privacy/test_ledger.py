@@ -1,0 +1,468 @@
+"""The ledger holds what was spent, whatever happens to its process, its neighbours or its disk, and stops in time."""
+
+import multiprocessing
+import random
+import sqlite3
+import time
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.errors import DpflError
+from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
+from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.events import add
+from dpfl.privacy.ledger import TABLES
+from tests.privacy.exact import poisson
+from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full
+
+DELTA = 1e-5
+OTHER = poisson(0.1, 3.0)
+ROOM = affordable({}, EVENT, LIMIT.epsilon, LIMIT.delta, accountant(LIMIT.accountant))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "client.sqlite"
+
+
+@pytest.fixture
+def ledger(path):
+    opened = Ledger.open(path, limit=LIMIT)
+    yield opened
+    opened.close()
+
+
+def rows(path, table="debits"):
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(f"SELECT * FROM {table} ORDER BY rowid").fetchall()
+    finally:
+        connection.close()
+
+
+def fill(path, debits=400):
+    """A ledger of many pages, closed, so that everything lies in the one file."""
+    ledger = Ledger.open(path)
+    for number in range(debits):
+        ledger.debit("run", f"a rather long name of a release, number {number}", EVENT, 1)
+    ledger.close()
+
+
+# What is debited
+
+
+def test_a_new_ledger_has_spent_nothing_and_keeps_its_unit_and_limit(path):
+    ledger = Ledger.open(path, owner="hospital", unit="client", limit=LIMIT)
+    assert ledger.spent() == {}
+    assert ledger.epsilon(DELTA) == 0
+    assert ledger.unit == "client"
+    assert ledger.limit == LIMIT
+    assert rows(path, "account") == [("hospital", "client")]
+
+
+def test_a_debit_is_counted_and_still_there_when_the_ledger_is_opened_again(path, ledger):
+    ledger.debit("run", "a", EVENT, 10)
+    ledger.debit("run", "b", EVENT, 5)
+    ledger.debit("run", "c", OTHER, 2)
+    expected = {EVENT: 15, OTHER: 2}
+    assert ledger.spent() == expected
+    ledger.close()
+    again = Ledger.read(path)
+    assert again.spent() == expected
+    assert again.limit == LIMIT
+    for name in ("pld", "rdp"):
+        assert again.epsilon(DELTA, name) == accountant(name).epsilon(expected, DELTA)
+
+
+def test_a_debit_is_seen_by_another_connection_as_soon_as_it_returns(path, ledger):
+    ledger.debit("run", "a", EVENT, 10)
+    assert Ledger.read(path).spent() == {EVENT: 10}
+
+
+def test_a_thousand_releases_are_one_row(path):
+    ledger = Ledger.open(path)
+    ledger.debit("run", "a", EVENT, 1000)
+    assert [row[4] for row in rows(path)] == [1000]
+    assert ledger.spent() == {EVENT: 1000}
+    assert len(rows(path, "events")) == 1
+
+
+def test_the_same_event_is_written_once_however_often_it_is_debited(path, ledger):
+    for number in range(5):
+        ledger.debit("run", str(number), EVENT, 1)
+    assert len(rows(path, "events")) == 1
+    assert len(rows(path)) == 5
+
+
+def test_a_ledger_that_is_not_there_cannot_be_read(path):
+    with pytest.raises(DpflError, match="There is no ledger"):
+        Ledger.read(path)
+    assert not path.exists()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([EVENT, OTHER, dp.GaussianDpEvent(20.0)]), st.integers(1, 40)), min_size=1, max_size=12)
+)
+@settings(max_examples=12, deadline=None)
+def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted(tmp_path_factory, requests):
+    path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+    ledger, granted = Ledger.open(path, limit=LIMIT), {}
+    for number, (event, count) in enumerate(requests):
+        fits = accountant("rdp").epsilon(add(granted, event, count), LIMIT.delta) <= LIMIT.epsilon
+        try:
+            ledger.debit("run", str(number), event, count)
+            assert fits
+            granted = add(granted, event, count)
+        except Refused:
+            assert not fits
+    assert ledger.spent() == granted
+    assert ledger.epsilon(LIMIT.delta, "rdp") <= LIMIT.epsilon
+    ledger.close()
+
+
+# Append-only
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("change", ["UPDATE {} SET rowid = rowid + 1", "DELETE FROM {}"])
+def test_nothing_in_a_ledger_can_be_changed_or_deleted(path, ledger, table, change):
+    ledger.debit("run", "a", EVENT, 10)
+    before = rows(path, table)
+    assert before
+    connection = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(change.format(table))
+    connection.close()
+    assert rows(path, table) == before
+
+
+def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
+    ledger.debit("run", "a", EVENT, 10)
+    connection = sqlite3.connect(path)
+    for change in ("UPDATE debits SET count = 1", "UPDATE OR REPLACE debits SET count = 1", "DELETE FROM debits WHERE id = 1"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            connection.execute(change)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute("INSERT INTO debits (run, release, event, count, at) VALUES ('run', 'b', 1, -10, 0)")
+    connection.close()
+    assert ledger.spent() == {EVENT: 10}
+
+
+# Limits
+
+
+def test_a_debit_past_the_limit_is_refused_and_changes_nothing(path, ledger):
+    ledger.debit("run", "a", EVENT, ROOM - 3)
+    before = {table: rows(path, table) for table in TABLES}
+    with pytest.raises(Refused, match=r"budget of client \(epsilon 3\) has no room for 4 more"):
+        ledger.debit("another run", "b", EVENT, 4)
+    with pytest.raises(Refused):
+        ledger.debit("another run", "c", OTHER, 500)
+    assert {table: rows(path, table) for table in TABLES} == before
+
+
+def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
+    ledger.debit("run", "a", EVENT, ROOM - 2)
+    ledger.debit("run", "b", EVENT, 1)
+    assert ledger.remaining(EVENT) == 1
+    ledger.debit("run", "c", EVENT, 1)
+    assert ledger.remaining(EVENT) == 0
+    with pytest.raises(Refused):
+        ledger.debit("run", "d", EVENT, 1)
+    assert ledger.spent() == {EVENT: ROOM}
+    assert ledger.epsilon(DELTA, "rdp") <= LIMIT.epsilon < accountant("rdp").epsilon({EVENT: ROOM + 1}, DELTA)
+
+
+def test_the_tight_accountant_stops_at_716_releases_for_epsilon_2(path):
+    event = poisson(0.015, 1.1)
+    ledger = Ledger.open(path, limit=Limit(2.0, DELTA))
+    with pytest.raises(Refused):
+        ledger.debit("run", "all", event, 717)
+    ledger.debit("run", "a", event, 700, horizon=2000)
+    assert ledger.remaining(event) == 16
+    with pytest.raises(Refused):
+        ledger.debit("run", "b", event, 17, horizon=1)
+    ledger.debit("run", "c", event, 16)
+    with pytest.raises(Refused):
+        ledger.debit("run", "d", event, 1)
+    assert ledger.epsilon(DELTA) <= 2.0
+
+
+def test_a_release_where_renyi_says_no_and_the_tight_accountant_yes_is_granted(path):
+    spent = {poisson(0.015, 1.1): 600, OTHER: 1}
+    assert accountant("rdp").epsilon(spent, DELTA) > 2.0 >= accountant("pld").epsilon(spent, DELTA)
+    ledger = Ledger.open(path, limit=Limit(2.0, DELTA))
+    ledger.debit("run", "a", OTHER, 1)
+    ledger.debit("run", "b", poisson(0.015, 1.1), 600)
+    with pytest.raises(Refused):
+        ledger.debit("run", "c", poisson(0.015, 1.1), 200)
+    assert ledger.spent() == spent
+
+
+def test_a_limit_by_the_classic_accountant_is_not_stretched_by_a_better_one(path):
+    event = poisson(0.015, 1.1)
+    ledger = Ledger.open(path, limit=Limit(2.0, DELTA, "rdp-classic"))
+    ledger.debit("run", "other", dp.GaussianDpEvent(1000.0), 1)
+    with pytest.raises(Refused):
+        ledger.debit("run", "a", event, 320)
+    ledger.debit("run", "b", event, 313)
+    assert ledger.epsilon(DELTA, "rdp-classic") <= 2.0
+
+
+@pytest.mark.parametrize(("own", "run"), [(1.0, 3.0), (3.0, 1.0), (None, 1.0), (1.0, None)])
+def test_the_owners_limit_and_the_runs_limit_both_hold(path, own, run):
+    least = affordable({}, EVENT, 1.0, DELTA, accountant("rdp"))
+    ledger = Ledger.open(path, limit=Limit(own, DELTA, "rdp") if own else None)
+    asked = Limit(run, DELTA, "rdp") if run else None
+    assert ledger.remaining(EVENT, asked) == least
+    with pytest.raises(Refused, match=r"epsilon 1\)"):
+        ledger.debit("run", "a", EVENT, least + 1, asked)
+    ledger.debit("run", "b", EVENT, least, asked)
+    assert ledger.remaining(EVENT, asked) == 0
+
+
+def test_a_runs_limit_counts_what_earlier_runs_spent(path):
+    ledger = Ledger.open(path)
+    ledger.debit("first", "a", EVENT, ROOM)
+    with pytest.raises(Refused):
+        ledger.debit("second", "b", EVENT, 1, LIMIT)
+
+
+def test_without_any_limit_everything_is_counted_and_nothing_refused(path):
+    ledger = Ledger.open(path)
+    assert ledger.limit is None
+    assert ledger.remaining(EVENT) >= MOST
+    assert ledger.remaining(EVENT, horizon=12) == 12
+    ledger.debit("run", "a", EVENT, 10**6)
+    ledger.debit("run", "b", dp.NonPrivateDpEvent(), 1)
+    assert ledger.epsilon(DELTA) == float("inf")
+
+
+def test_what_remains_is_cut_at_the_horizon(ledger):
+    assert ledger.remaining(EVENT) == ROOM
+    assert ledger.remaining(EVENT, horizon=5) == 5
+    assert ledger.remaining(EVENT, horizon=ROOM + 100) == ROOM
+
+
+def test_the_owner_can_set_another_limit_and_the_old_one_stays_on_record(path, ledger):
+    ledger.debit("run", "a", EVENT, ROOM)
+    ledger.set_limit(Limit(4.0, DELTA, "rdp"))
+    assert ledger.limit == Limit(4.0, DELTA, "rdp")
+    ledger.debit("run", "b", EVENT, 1)
+    ledger.set_limit(Limit(0.5, DELTA, "rdp"))
+    with pytest.raises(Refused):
+        ledger.debit("run", "c", EVENT, 1)
+    assert [row[0] for row in rows(path, "limits")] == [3.0, 4.0, 0.5]
+    assert Ledger.read(path).limit == Limit(0.5, DELTA, "rdp")
+
+
+def test_a_run_cannot_widen_the_owners_limit_by_opening_the_ledger_with_its_own(path, ledger):
+    ledger.debit("run", "a", EVENT, ROOM)
+    ledger.close()
+    again = Ledger.open(path, limit=Limit(100.0, DELTA, "rdp"))
+    assert again.limit == LIMIT
+    with pytest.raises(Refused):
+        again.debit("run", "b", EVENT, 1, Limit(100.0, DELTA, "rdp"))
+
+
+def test_a_release_without_noise_is_refused_by_any_limit(ledger):
+    with pytest.raises(Refused):
+        ledger.debit("run", "a", dp.NonPrivateDpEvent(), 1)
+    assert ledger.spent() == {}
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_count_that_is_not_positive_is_never_written(ledger, count):
+    ledger.debit("run", "a", EVENT, 10)
+    with pytest.raises(DpflError):
+        ledger.debit("run", "b", EVENT, count)
+    assert ledger.spent() == {EVENT: 10}
+
+
+def test_fixed_size_and_poisson_releases_cannot_share_a_limited_ledger(ledger):
+    ledger.debit("run", "a", EVENT, 1)
+    with pytest.raises(DpflError, match="different neighbours"):
+        ledger.debit("run", "b", FixedSize(5).event(4.0, 100), 1)
+    assert ledger.spent() == {EVENT: 1}
+
+
+@pytest.mark.parametrize("limit", [(0, DELTA, "pld"), (1.0, 0, "pld"), (1.0, DELTA, "gdp-clt"), (1.0, DELTA, "guess")])
+def test_an_impossible_limit_is_refused(limit):
+    with pytest.raises(DpflError):
+        Limit(*limit)
+
+
+# Names and runs
+
+
+def test_the_same_release_again_is_not_counted_twice(path, ledger):
+    ledger.debit("run", "a", EVENT, ROOM)
+    ledger.debit("run", "a", EVENT, ROOM)
+    assert ledger.spent() == {EVENT: ROOM}
+    assert len(rows(path)) == 1
+
+
+@pytest.mark.parametrize(("event", "count"), [(OTHER, 10), (EVENT, 11), (EVENT, 9)])
+def test_another_release_under_the_same_name_is_refused(ledger, event, count):
+    ledger.debit("run", "a", EVENT, 10)
+    with pytest.raises(Refused, match="same name"):
+        ledger.debit("run", "a", event, count)
+    assert ledger.spent() == {EVENT: 10}
+
+
+def test_each_run_has_an_epoch_of_its_own_that_it_keeps(path, ledger):
+    assert [ledger.epoch("one"), ledger.epoch("two"), ledger.epoch("one")] == [0, 1, 0]
+    ledger.debit("three", "a", EVENT, 1)
+    ledger.debit("one", "b", EVENT, 1)
+    runs = ("one", "two", "three", "four")
+    epochs = [ledger.epoch(run) for run in runs]
+    assert epochs[:2] == [0, 1]
+    assert sorted(set(epochs)) == epochs
+    ledger.close()
+    again = Ledger.read(path)
+    assert [again.epoch(run) for run in runs] == epochs
+    assert again.epoch("five") > max(epochs)
+
+
+# Other processes
+
+
+def start(context, target, *arguments):
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=target, args=(*arguments, sender), daemon=True)
+    process.start()
+    return process, receiver
+
+
+def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(path):
+    Ledger.open(path, limit=LIMIT).close()
+    context = multiprocessing.get_context("spawn")
+    together = context.Barrier(2)
+    workers = [start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)]
+    for process, _ in workers:
+        process.join(60)
+        assert process.exitcode == 0
+    won = [receiver.recv() for _, receiver in workers]
+    assert sum(won) == ROOM
+    assert Ledger.read(path).spent() == {EVENT: ROOM}
+
+
+def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(tmp_path):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.privacy.workers"])
+    moments = random.Random(0)
+    for attempt in range(10):
+        path, log = tmp_path / f"{attempt}.sqlite", tmp_path / f"{attempt}.log"
+        process = context.Process(target=debit_for_ever, args=(path, log), daemon=True)
+        process.start()
+        waited = 0.0
+        while not (log.exists() and log.stat().st_size) and waited < 60:
+            time.sleep(0.01)
+            waited += 0.01
+        time.sleep(moments.uniform(0, 0.2))
+        process.kill()
+        process.join(60)
+        returned = sum(int(line) for line in log.read_text().split())
+        ledger = Ledger.read(path)
+        assert returned > 0
+        assert returned <= sum(ledger.spent().values()) <= returned + 3
+        ledger.debit("run", "after the crash", EVENT, 1)
+        ledger.close()
+
+
+# Bad disks
+
+
+def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
+    fill(path, 50)
+    context = multiprocessing.get_context("forkserver")
+    process, receiver = start(context, debit_until_the_disk_is_full, path, 150_000)
+    process.join(60)
+    won, errors, seen = receiver.recv()
+    assert won > 0
+    assert len(errors) == 3
+    assert all("cannot be written" in error and "nothing was released" in error for error in errors)
+    assert seen == 50 + won
+    ledger = Ledger.read(path)
+    assert ledger.spent() == {EVENT: 50 + won}
+    ledger.debit("run", "after the disk was mended", EVENT, 1)
+    assert ledger.spent() == {EVENT: 51 + won}
+
+
+@pytest.mark.parametrize("size", [64, 100, 5000, 50_000])
+def test_random_bytes_are_not_a_ledger(path, size):
+    path.write_bytes(np.random.default_rng(size).bytes(size))
+    with pytest.raises(DpflError, match="is damaged"):
+        Ledger.open(path)
+
+
+@pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
+def test_a_ledger_cut_short_is_damaged(path, keep):
+    fill(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * keep)])
+    with pytest.raises(DpflError, match="Restore it from a copy"):
+        Ledger.open(path)
+
+
+def test_a_ledger_of_its_first_page_only_is_damaged(path):
+    fill(path)
+    path.write_bytes(path.read_bytes()[:4096])
+    with pytest.raises(DpflError, match="is damaged"):
+        Ledger.open(path)
+
+
+def test_a_page_overwritten_anywhere_is_noticed_before_anything_is_read(path):
+    fill(path)
+    whole = path.read_bytes()
+    pages, noise = len(whole) // 4096, np.random.default_rng(0)
+    assert pages >= 12
+    for page in range(pages):
+        for content in (noise.bytes(4096), bytes(4096)):
+            path.write_bytes(whole[: page * 4096] + content + whole[(page + 1) * 4096 :])
+            with pytest.raises(DpflError, match="is damaged"):
+                Ledger.open(path)
+
+
+def test_another_database_is_not_a_ledger(path):
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE debits (amount REAL)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DpflError, match="not a ledger"):
+        Ledger.open(path)
+
+
+def test_an_event_that_cannot_be_read_is_never_left_out(path, ledger):
+    ledger.debit("run", "a", EVENT, 1)
+    connection = sqlite3.connect(path)
+    connection.execute('INSERT INTO events (event) VALUES (\'{"mechanism":"laplace"}\')')
+    connection.execute("INSERT INTO debits (run, release, event, count, at) VALUES ('run', 'b', 2, 1, 0)")
+    connection.commit()
+    connection.close()
+    for use in (ledger.spent, lambda: ledger.epsilon(DELTA), lambda: ledger.debit("run", "c", EVENT, 1)):
+        with pytest.raises(DpflError, match="cannot be read"):
+            use()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    for place in (tmp_path / "file" / "client.sqlite", tmp_path):
+        with pytest.raises(DpflError, match="cannot be opened"):
+            Ledger.open(place)
+
+
+def test_folders_on_the_way_are_made(tmp_path):
+    Ledger.open(tmp_path / "a" / "b" / "client.sqlite").close()
+    assert (tmp_path / "a" / "b" / "client.sqlite").exists()
+
+
+def test_a_closed_ledger_debits_nothing(path, ledger):
+    ledger.close()
+    with pytest.raises(DpflError):
+        ledger.debit("run", "a", EVENT, 1)
+    assert Ledger.read(path).spent() == {}

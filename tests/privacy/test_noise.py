@@ -1,0 +1,107 @@
+"""The noise that is added is the noise that is accounted for."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from dpfl.errors import DpflError
+from dpfl.privacy import All, Flat, Gaussian, Poisson, Quantile, Release
+from dpfl.privacy.noise import gaussian_vector
+
+SIZE = 200_000
+ONE_IN_A_MILLION = 1e-6
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def assert_deviation(values, deviation):
+    """A chi-square interval on the sum of squares, and a normal one on the mean."""
+    low, high = stats.chi2.interval(1 - ONE_IN_A_MILLION, values.size)
+    assert low <= (values**2).sum() / deviation**2 <= high
+    assert abs(values.mean()) <= 5 * deviation / math.sqrt(values.size)
+
+
+def noise_of(release, seed=0, **options):
+    return release.noised(torch.zeros(SIZE), rng(seed), **options).double().numpy()
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        Release(All(), Flat(1.0), Gaussian(1.1)),
+        Release(Poisson(0.1), Flat(0.03), Gaussian(0.7)),
+        Release(All(), Flat(250.0), Gaussian(8.0)),
+        Release(All(), Quantile(2.0, count_noise=1.0), Gaussian(1.5)),
+    ],
+)
+def test_measured_noise_has_the_stated_deviation(release):
+    assert_deviation(noise_of(release), release.deviation())
+
+
+def test_the_deviation_is_the_multiplier_times_the_level_times_the_largest_weight():
+    release = Release(All(), Flat(2.0), Gaussian(1.5))
+    assert release.deviation() == 3.0
+    assert release.deviation(0.25) == 0.75
+    assert_deviation(noise_of(release, largest_weight=0.25), 0.75)
+
+
+def test_the_noise_is_normal_to_its_tails():
+    values = noise_of(Release(All(), Flat(1.0), Gaussian(1.0)), seed=5)
+    assert stats.kstest(values, "norm").pvalue > 1e-4
+    beyond = np.count_nonzero(np.abs(values) > 3.5)
+    low, high = stats.binom.interval(1 - ONE_IN_A_MILLION, SIZE, 2 * stats.norm.sf(3.5))
+    assert low <= beyond <= high
+
+
+def test_coordinates_and_releases_are_uncorrelated():
+    release, generator = Release(All(), Flat(1.0), Gaussian(1.0)), rng(6)
+    draws = np.stack([release.noised(torch.zeros(40), generator).numpy() for _ in range(4000)])
+    across = np.corrcoef(draws.T)[np.triu_indices(40, 1)]
+    along = [np.corrcoef(draws[:-1, column], draws[1:, column])[0, 1] for column in range(40)]
+    assert np.abs(across).max() < 5.5 / math.sqrt(4000)
+    assert np.abs(along).max() < 5.5 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("parts", [(0.25,) * 4, (0.1, 0.9), (1 / 3,) * 3])
+def test_shares_add_up_to_the_whole_noise(parts):
+    release = Release(All(), Flat(2.0), Gaussian(1.5))
+    total = sum(noise_of(release, seed=10 + index, share=share) for index, share in enumerate(parts))
+    assert_deviation(total, release.deviation())
+
+
+def test_a_share_is_a_part_of_the_variance():
+    release = Release(All(), Flat(1.0), Gaussian(2.0))
+    assert_deviation(noise_of(release, share=0.25), 1.0)
+
+
+def test_noise_is_added_to_the_sum_and_the_sum_is_kept():
+    total = torch.full((1000,), 5.0)
+    noisy = Release(All(), Flat(1.0), Gaussian(1.0)).noised(total, rng())
+    assert (total == 5).all()
+    assert noisy.mean() == pytest.approx(5, abs=0.2)
+    assert not torch.equal(noisy, total)
+
+
+def test_without_noise_the_sum_is_returned_as_it_is():
+    total = torch.ones(10)
+    assert torch.equal(Release(All(), Flat(1.0)).noised(total, rng()), total)
+
+
+@pytest.mark.parametrize("multiplier", [0, -1, math.nan, math.inf])
+def test_an_impossible_multiplier_is_refused(multiplier):
+    with pytest.raises(DpflError, match="noise multiplier"):
+        Gaussian(multiplier)
+
+
+def test_noise_depends_on_its_generator_only():
+    torch.manual_seed(0)
+    first = gaussian_vector(100, 1.0, rng(7))
+    torch.manual_seed(1)
+    assert torch.equal(first, gaussian_vector(100, 1.0, rng(7)))
+    assert not torch.equal(first, gaussian_vector(100, 1.0, rng(8)))
+    assert first.dtype == torch.float32
