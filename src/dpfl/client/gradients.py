@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from dpfl.client.layer_gradients import SampleGradient, Unsupported
-from dpfl.client.sample_gradients import LayerPass, RowPass, gradients_of, sample_losses
+from dpfl.client.layer_pass import LayerPass
+from dpfl.client.losses import gradients_of, sample_losses
+from dpfl.client.mixing import refuse_mixing
+from dpfl.client.products import SampleGradient, Unsupported
+from dpfl.client.row_pass import RowPass
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, refuse_batch_statistics
 
 _log = logging.getLogger("dpfl")
 
-# How many numbers of written-out gradients the fallback may hold at a time.
-_FALLBACK_BLOCK = 1 << 26
+# How many numbers of written-out gradients may be held at a time.
+_ROWS_BLOCK = 1 << 26
 
+_NOT_FINITE = "A loss or a gradient is not finite; check the data for nan, or lower the learning rate."
+
+T = TypeVar("T")
 Factors = Callable[[Tensor], Tensor]
 
 
@@ -48,6 +56,8 @@ class ClippedGradients:
         self.model = model
         self.groups = _checked_groups(groups, len(model.parameters))
         self._chunk = chunk
+        self._row_chunk = max(1, min(chunk, _ROWS_BLOCK // model.layout.trainable))
+        self._checked = False
         self._pass: LayerPass | RowPass
         try:
             self._pass = LayerPass(model)
@@ -56,24 +66,36 @@ class ClippedGradients:
 
     def __call__(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:
         """The clipped sum over a batch; factors maps norms (B, groups) to multipliers (B, groups)."""
+        part = partial(self._part, factors=factors)
+        parts = [part for _, part in self._parts(x, y, self._chunk, part)]
+        return parts[0] if len(parts) == 1 else self._joined(parts)
+
+    def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of the batch with the gradients of their samples (b, trainable), as many at a time as memory should hold."""
+        return self._parts(x, y, self._row_chunk, self._written_out)
+
+    def _parts(self, x: Tensor, y: Tensor, chunk: int, part: Callable[[Tensor, Tensor], T]) -> Iterator[tuple[slice, T]]:
+        """A result for each chunk of the batch, by the fallback from the first one on that needs it."""
         if len(x) != len(y):
             raise DpflError(f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels.")
-        parts: list[ClippedSum] = []
+        if len(x) and not self._checked:
+            refuse_mixing(self.model, x)
+            self._checked = True
         done = 0
         while done < len(x):
-            rows = slice(done, done + self._chunk)
+            size = chunk if isinstance(self._pass, LayerPass) else self._row_chunk
+            rows = slice(done, min(done + size, len(x)))
             try:
-                parts.append(self._part(x[rows], y[rows], factors))
+                found = part(x[rows], y[rows])
             except Unsupported as reason:
                 self._fall_back(reason)
                 continue
-            done += len(parts[-1].losses)
-        return parts[0] if len(parts) == 1 else self._joined(parts)
+            yield rows, found
+            done = rows.stop
 
     def _fall_back(self, reason: Unsupported) -> None:
         _log.info("Per-sample gradients by torch.func, which is slower, because the model has %s.", reason)
         self._pass = RowPass(self.model)
-        self._chunk = max(1, min(self._chunk, _FALLBACK_BLOCK // self.model.layout.trainable))
 
     @torch.no_grad()
     def _part(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:
@@ -85,6 +107,14 @@ class ClippedGradients:
             for entry in group:
                 total[self.model.layout.span(entry)] = gradients[entry].weighted(weight)
         return ClippedSum(total, norms, losses)
+
+    @torch.no_grad()
+    def _written_out(self, x: Tensor, y: Tensor) -> Tensor:
+        losses, gradients = self._pass(x, y)
+        rows = torch.cat([gradient.rows() for gradient in gradients], dim=1)
+        if not torch.isfinite(rows).all() or not torch.isfinite(losses).all():
+            raise NonFinite(_NOT_FINITE)
+        return rows
 
     def _norms(self, gradients: list[SampleGradient]) -> Tensor:
         columns = [torch.stack([gradients[entry].squares for entry in group]).sum(0) for group in self.groups]
@@ -117,7 +147,7 @@ def _checked_groups(groups: Sequence[Sequence[int]] | None, entries: int) -> tup
 
 def _checked_factors(factors: Factors, norms: Tensor, losses: Tensor) -> Tensor:
     if not torch.isfinite(norms).all() or not torch.isfinite(losses).all():
-        raise NonFinite("A loss or a gradient is not finite; check the data for nan, or lower the learning rate.")
+        raise NonFinite(_NOT_FINITE)
     weights = factors(norms)
     if weights.shape != norms.shape:
         raise DpflError(f"Clipping factors must have the shape {tuple(norms.shape)}, but have {tuple(weights.shape)}.")
