@@ -242,6 +242,13 @@ def test_without_any_limit_everything_is_counted_and_nothing_refused(path):
     assert ledger.epsilon(DELTA) == float("inf")
 
 
+def test_a_horizon_below_the_count_does_not_refuse_what_fits(ledger):
+    ledger.debit("run", "a", EVENT, ROOM, horizon=1)
+    with pytest.raises(Refused):
+        ledger.debit("run", "b", EVENT, 1, horizon=1)
+    assert ledger.spent() == {EVENT: ROOM}
+
+
 def test_what_remains_is_cut_at_the_horizon(ledger):
     assert ledger.remaining(EVENT) == ROOM
     assert ledger.remaining(EVENT, horizon=5) == 5
@@ -276,11 +283,12 @@ def test_a_release_without_noise_is_refused_by_any_limit(ledger):
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_count_that_is_not_positive_is_never_written(ledger, count):
+def test_a_count_that_is_not_positive_leaves_no_trace(path, ledger, count):
     ledger.debit("run", "a", EVENT, 10)
+    before = {table: rows(path, table) for table in TABLES}
     with pytest.raises(DpflError):
-        ledger.debit("run", "b", EVENT, count)
-    assert ledger.spent() == {EVENT: 10}
+        ledger.debit("another run", "b", OTHER, count)
+    assert {table: rows(path, table) for table in TABLES} == before
 
 
 def test_fixed_size_and_poisson_releases_cannot_share_a_limited_ledger(ledger):
