@@ -82,6 +82,18 @@ def test_chunks_add_up() -> None:
     assert close(parts.losses, whole.losses)
 
 
+def test_memory_kept_between_batches_carries_nothing_over() -> None:
+    module = models.cnn().build((1, 28, 28), 10, 0)
+    computed = ClippedGradients(FlatModel(module))
+    batches = [batch(size, 1, 28, 28, classes=10, seed=size) for size in (3, 20, 7, 20)]
+    found = [computed(x, y, clip(1)) for x, y in batches]
+    matrices = [torch.cat([matrix for _, matrix in computed.rows(x, y)]) for x, y in batches]
+    for (x, y), part, matrix in zip(batches, found, matrices, strict=True):
+        fresh = ClippedGradients(FlatModel(module))(x, y, clip(1))
+        assert close(part.total, fresh.total)
+        assert close(clip(1)(part.norms[:, 0]) @ matrix, fresh.total)
+
+
 def test_empty_batch() -> None:
     model = FlatModel(nn.Linear(3, 2))
     found = ClippedGradients(model, [[0], [1]])(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), clip(1))

@@ -54,9 +54,11 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
     if shape.channels == shape.width == shape.groups:
         return written_out(_depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups)))
 
-    def right(block: slice) -> Tensor:
+    def right(block: slice, room: Tensor) -> Tensor:
         view = patches[block]
-        return view.reshape(len(view), shape.groups, -1, shape.places * shape.fan_in)
+        # Dimensions of size 1 would keep torch from copying runs of numbers that lie together.
+        room.view(view.shape).squeeze().copy_(view.squeeze())
+        return room
 
     def recomputed(weights: Tensor) -> Tensor:
         return _summed(shape, padded.permute(0, 3, 1, 2), g * weights[:, None, None, None])

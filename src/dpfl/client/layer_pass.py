@@ -10,17 +10,19 @@ from dpfl.client.losses import checked_scores, sample_losses
 from dpfl.client.mixing import modes, random_rows, refusal, untouched
 from dpfl.client.products import SampleGradient, Unsupported
 from dpfl.client.recording import Record, find_layers, recording, uses_of
+from dpfl.client.scratch import Scratch
 from dpfl.client.unrolled import Unrolled
 from dpfl.models import FlatModel
 
 
 class LayerPass:
-    """Raises Unsupported rather than guess."""
+    """Raises Unsupported rather than guess. What it returns is valid until its next call."""
 
     def __init__(self, model: FlatModel) -> None:
         self.model = model
         self.layers = find_layers(model)
         self._probed = False
+        self._scratch = Scratch()
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[SampleGradient]]:
         if not self._probed:
@@ -29,11 +31,12 @@ class LayerPass:
             losses = sample_losses(self.model.module(self.model.arrange(x)), y)
         uses = uses_of(losses)
         gradients = {}
-        for record, outputs in zip(records, _at_outputs(losses, records), strict=True):
-            record.check(outputs, uses, self.model.parameters)
-            found = _gradients(record, outputs)
-            for name, entry in record.layer.entries.items():
-                gradients[entry] = found[name] if name in found else self._nothing(entry, len(x))
+        with self._scratch.step():
+            for record, outputs in zip(records, _at_outputs(losses, records), strict=True):
+                record.check(outputs, uses, self.model.parameters)
+                found = _gradients(record, outputs)
+                for name, entry in record.layer.entries.items():
+                    gradients[entry] = found[name] if name in found else self._nothing(entry, len(x))
         return losses.detach(), [gradients[entry] for entry in range(len(gradients))]
 
     def _nothing(self, entry: int, samples: int) -> SampleGradient:

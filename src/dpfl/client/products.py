@@ -12,6 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpfl.client.scratch import empty, temporary
+
+Right = Callable[[slice, Tensor], Tensor]
+"""The right factors of a block of samples; the tensor is room for them."""
+
 
 @dataclass(frozen=True)
 class SampleGradient:
@@ -26,8 +31,8 @@ class Unsupported(Exception):
     """The layer was used in a way that its rule does not cover."""
 
 
-# A multiply-add of a Gram matrix costs about an eighth of writing and twice reading a number of a gradient.
-_GRAM_ADVANTAGE = 8
+# A multiply-add of a Gram matrix in float64 costs about a sixteenth of writing and twice reading a number of a gradient.
+_GRAM_ADVANTAGE = 16
 # Numbers: what one block of unfolded patches or gradients may take, and what may be kept until the weights are known.
 _BLOCK = 1 << 21
 _KEEP = 1 << 25
@@ -70,39 +75,45 @@ def sum_of_outer(x: Tensor, g: Tensor) -> SampleGradient:
     def weighted(weights: Tensor) -> Tensor:
         return ((g * weights[:, None, None]).flatten(0, 1).T @ x.flatten(0, 1)).flatten()
 
-    return products(g.unsqueeze(1), lambda block: x[block].unsqueeze(1), x.shape[-1], weighted)
+    return products(g.unsqueeze(1), lambda block, _: x[block].unsqueeze(1), x.shape[-1], weighted)
 
 
-def products(
-    left: Tensor, right: Callable[[slice], Tensor], width: int, weighted: Callable[[Tensor], Tensor]
-) -> SampleGradient:
-    """Gradients left^T right, from left (B, G, T, r) and right(block) (b, G, T, width)."""
+def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor], Tensor]) -> SampleGradient:
+    """Gradients left^T right, from left (B, G, T, r) and right(block, out) (b, G, T, width)."""
     samples, groups, terms, height = left.shape
     ghost = terms * terms * (height + width) <= _GRAM_ADVANTAGE * height * width
     keep = not ghost and samples * groups * height * width <= _KEEP
-    step = max(1, _BLOCK // max(1, groups * width * (terms if ghost else max(terms, height))))
-    blocks = [slice(start, start + step) for start in range(0, max(samples, 1), step)]
+    step = min(samples, max(1, _BLOCK // (groups * width * (terms if ghost else max(terms, height)))))
+    blocks = [slice(start, min(start + step, samples)) for start in range(0, samples, step)]
 
-    def written(block: slice) -> Tensor:
-        return (left[block].mT @ right(block)).flatten(1)
+    def written(block: slice, out: Tensor) -> Tensor:
+        size = block.stop - block.start
+        with temporary():
+            terms_of_block = right(block, empty(left, size, groups, terms, width)).flatten(0, 1)
+            torch.bmm(left[block].flatten(0, 1).mT, terms_of_block, out=out[:size].view(-1, height, width))
+        return out[:size]
 
     def rows() -> Tensor:
-        return torch.cat([written(block) for block in blocks])
+        found = left.new_empty(samples, groups * height * width)
+        for block in blocks:
+            written(block, found[block])
+        return found
 
+    squares = []
     if ghost:
-        return SampleGradient(torch.cat([_ghost_squares(left[block], right(block)) for block in blocks]), weighted, rows)
-    squares, kept = [], []
+        for block in blocks:
+            with temporary():
+                room = empty(left, block.stop - block.start, groups, terms, width)
+                squares.append(_ghost_squares(left[block], right(block, room)))
+        return SampleGradient(torch.cat(squares), weighted, rows)
+    kept = empty(left, samples if keep else step, groups * height * width)
     for block in blocks:
-        gradients = written(block)
+        gradients = written(block, kept[block] if keep else kept)
         # Short rows, whose norms vector_norm has right.
-        norms = torch.linalg.vector_norm(gradients.view(len(gradients), groups * height, width), dim=2)
-        squares.append(squares_of(norms))
-        if keep:
-            kept.append(gradients)
+        squares.append(squares_of(torch.linalg.vector_norm(gradients.view(len(gradients), -1, width), dim=2)))
     if not keep:
         return SampleGradient(torch.cat(squares), weighted, rows)
-    whole = kept[0] if len(kept) == 1 else torch.cat(kept)
-    return SampleGradient(torch.cat(squares), lambda weights: weights @ whole, lambda: whole)
+    return SampleGradient(torch.cat(squares), lambda weights: weights @ kept, lambda: kept)
 
 
 def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
