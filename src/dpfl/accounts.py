@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
+from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
@@ -22,7 +23,8 @@ GRID = 20
 ADVERSARY = {
     "sample": "the server, other clients and the public, who may see every update",
     "client": "other clients and the public, who see the models; the server is trusted with single updates",
-    "shared": "the server, other clients and the public, where secure aggregation lets the server see sums only",
+    "shared": "other clients and the public; the server, which knows who was drawn and what noise it adds for missing shares, "
+    "is trusted",
     "none": "nobody is kept out",
 }
 
@@ -58,16 +60,28 @@ class Accounts:
 
     def remaining(self, horizon: int) -> list[int]:
         """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
+        if self.algorithm.unit == "none":
+            return []
         event = self.event
+        for spent in self.spent(besides=self.run):
+            neighbours_of([*spent, event])
         return [
             self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run)) for path in self.paths()
         ]
 
     def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
-        spent = self.spent(besides=self.run)
-        fullest = min(range(len(remaining)), key=remaining.__getitem__)
-        end = min(remaining[fullest], horizon or MOST)
-        return Meter(spent[fullest], self.event, self.delta, self.accountant, end)
+        starts = {frozenset(spent.items()) for spent in self.spent(besides=self.run)}
+        end = min(max(remaining), horizon or MOST)
+        return Meter(tuple(starts), self.event, self.delta, self.accountant, end)
+
+    def check_kept(self, used: Sequence[int]) -> None:
+        """A resumed run finds at least its own debits of before, or its ledgers are not those that it had."""
+        for path, count in zip(self.paths(), used, strict=True):
+            everything, others = self._read(path, lambda ledger: (ledger.spent(), ledger.spent(self.run)))
+            if sum(everything.values()) - sum(others.values()) < count:
+                raise DpflError(
+                    f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
+                )
 
     def _read(self, path: Path, question: Callable[[Ledger], Answer]) -> Answer:
         ledger = self.open(path)
@@ -127,19 +141,23 @@ class Accounts:
 class Meter:
     """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
 
-    start: Mapping[Event, int]
+    starts: tuple[frozenset[tuple[Event, int]], ...]
     event: Event
     delta: float
     accountant: str
     end: int
 
     def at_most(self, releases: int) -> float:
-        stride = max(1, math.ceil(min(self.end, MOST) / GRID))
-        mark = math.ceil(releases / stride) * stride
-        if releases <= self.end:
-            mark = min(mark, self.end)
         by = accountant(self.accountant)
-        return (by.quick or by).epsilon(add(self.start, self.event, mark), self.delta)
+        mark = self._mark(releases)
+        return max((by.quick or by).epsilon(add(dict(start), self.event, mark), self.delta) for start in self.starts)
+
+    def _mark(self, releases: int) -> int:
+        """Even marks up to a known end; where there is none, each a fifth beyond the last."""
+        if self.end >= MOST or releases > self.end:
+            return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
+        stride = max(1, math.ceil(self.end / GRID))
+        return min(math.ceil(releases / stride) * stride, self.end)
 
 
 def _releases(spent: Sequence[Spent]) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from dpfl.client.task import Order, Reply, Task
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, NoClip, PublicMedian, Quantile, Randomness, Release
+from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean
 
 
@@ -87,8 +89,7 @@ class Coordinator:
             Task(state.round, client, steps, self.algorithm.local, release, state.samples, max(horizon, 0))
             for client in clients
         )
-        digest = hashlib.blake2b(state.vector.numpy().tobytes(), digest_size=16).hexdigest()
-        return Order(state.round, steps, tasks, state.vector, digest)
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector))
 
     @property
     def clients_shown(self) -> int:
@@ -125,8 +126,6 @@ class Coordinator:
         clip = self.state.clients.clip
         if not isinstance(clip, PublicMedian):
             return
-        if not self.federated.public:
-            raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
         unclipped = Release(self.state.clients.sampling, NoClip())
         replies = self._probe(self._order(self.federated.public, self.algorithm.steps.next(self.state.round), unclipped))
         norms = [float(reply.update.norm()) for reply in replies if reply.update is not None]
@@ -138,10 +137,9 @@ class Coordinator:
         good = self._usable(replies)
         size = self.federated.layout.size
         if self.algorithm.unit == "client":
-            self._debit_federation()
-            rng = self._randomness.generator("server noise", state.round)
-            update = noisy_mean(good, self._weights, size, state.clients, rng)
-            self._adapt_quantile(good)
+            randomness = self._debit_federation(good)
+            update = noisy_mean(good, self._weights, size, state.clients, randomness.generator("server noise", state.round))
+            self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)
         state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update)
@@ -163,25 +161,31 @@ class Coordinator:
                 self.lost.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
             else:
                 good.append(reply)
-        if replies and all(reply.failed for reply in replies):
-            raise DpflError(f"Every client of round {self.state.round + 1} failed; the first said: {replies[0].failed}")
+        if replies and not good and not any(reply.refused for reply in replies):
+            raise DpflError(f"No reply of round {self.state.round + 1} can be used; the last: {self.lost[-1]}")
         return good
 
-    def _debit_federation(self) -> None:
-        """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists."""
+    def _debit_federation(self, replies: Sequence[Reply]) -> Randomness:
+        """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists.
+
+        A round that is made again after a crash is the same release only if the same updates came in: these name it, and
+        key its noise.
+        """
         ledger, state = self.federated.ledger, self.state
         assert ledger is not None
+        name = _digest(state.vector, *(reply.update for reply in replies if reply.update is not None))
+        fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
+        entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
         event = state.clients.event(len(self.federated.declared))
         planned = self.budget.rounds - state.round if self.budget.rounds else 0
-        digest = hashlib.blake2b(state.vector.numpy().tobytes(), digest_size=16).hexdigest()
-        name = f"{self.federated.run}/{state.round}/{digest}"
-        ledger.debit(self.federated.run, name, event, 1, self.federated.limit, planned)
+        ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, planned)
+        return scoped(self._randomness, name)
 
-    def _adapt_quantile(self, replies: Sequence[Reply]) -> None:
+    def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
         """Only after the noisy sum is made with the level that the clients used."""
         release = self.state.clients
         if isinstance(release.clip, Quantile):
-            rng = self._randomness.generator("count noise", self.state.round)
+            rng = randomness.generator("count noise", self.state.round)
             expected = release.sampling.expected(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release.clip, expected, rng)
             self.state.clients = replace(release, clip=release.clip.adapt(fraction))
@@ -202,6 +206,13 @@ class Coordinator:
             state.remaining[0] -= 1
         state.round += 1
         state.iterations += steps
+
+
+def _digest(*tensors: Tensor) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _fault(update: Tensor | None, size: int) -> str:

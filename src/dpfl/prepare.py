@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 import platform
 import uuid
@@ -23,10 +24,10 @@ from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
 from dpfl.planner import with_planned_noise
-from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
+from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
-from dpfl.runs import RunFolder, without_none
+from dpfl.runs import RunFolder, vector_sha256, without_none
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -66,12 +67,12 @@ def prepare(
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
-    check(algorithm, federation, budget, flat)
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, federation, described.name, budget, seed, entropy, by, experiment)
+    record = _record(algorithm, federation, described, flat, budget, seed, entropy, by, ledger, experiment)
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
@@ -82,9 +83,10 @@ def prepare(
     if not resume:
         folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
     state = folder.load_checkpoint(fresh) if resume else fresh
+    accounts.check_kept([before - left for before, left in zip(fresh.remaining, state.remaining, strict=True)])
     site = Site(
         run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
-        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit,
+        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit, record["hashes"]["model"],
     )  # fmt: skip
     engine = local_engine(site, flat.layout.size, workers)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
@@ -115,6 +117,9 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
+    algorithm.clients.deviation()
+    if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
+        raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
@@ -144,8 +149,8 @@ def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFo
 
 
 def _record(
-    algorithm: Algorithm, federation: Federation, model: str, budget: Budget, seed: int, entropy: str, by: str,
-    experiment: Mapping[str, Any] | None,
+    algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
+    by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
@@ -154,13 +159,20 @@ def _record(
             "seed": seed,
             "entropy": entropy,
             "accountant": by,
-            "model": model,
+            "model": model.name,
+            "model_options": {name: describe(value) for name, value in model.options},
+            "ledger": str(Path(ledger).resolve()) if ledger else None,
             "budget": describe(budget),
             "algorithm": describe(algorithm),
             "clients": len(federation.sizes),
             "partition": federation.how,
         },
-        "hashes": {"federation": federation.sha256, "train": federation.train.sha256, "test": federation.test.sha256},
+        "hashes": {
+            "federation": federation.sha256,
+            "train": federation.train.sha256,
+            "test": federation.test.sha256,
+            "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
+        },
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
     }
 
@@ -172,12 +184,14 @@ def _now() -> str:
 def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
     """A resumed run must be the same experiment on the same data."""
     before = folder.experiment()
-    if before.get("hashes") != record["hashes"]:
-        raise DpflError(f"The data differs from that of the run in {folder.path}; bring the same data, or start a new run.")
     if before.get("resolved") != without_none(record["resolved"]):
         raise DpflError(
             f"The experiment differs from that of the run in {folder.path}; resume it unchanged, or start a new one."
         )
+    for what in ("federation", "model"):
+        if before.get("hashes", {}).get(what) != record["hashes"][what]:
+            thing = "data" if what == "federation" else "model"
+            raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
     return str(before["run"]["id"])
 
 

@@ -107,7 +107,8 @@ class RunFolder:
 
     def save_checkpoint(self, state: State) -> None:
         tensors = {"vector": state.vector.contiguous(), "velocity": state.velocity.contiguous()}
-        self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state))}))
+        seals = json.dumps([vector_sha256(tensor) for tensor in tensors.values()])
+        self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
 
     def has_checkpoint(self) -> bool:
         return self.file("checkpoint.safetensors").exists()
@@ -120,7 +121,9 @@ class RunFolder:
         try:
             with safe_open(path, "pt") as file:
                 vector, velocity = file.get_tensor("vector"), file.get_tensor("velocity")
-                numbers = json.loads(file.metadata()["state"])
+                numbers, seals = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
+            if seals != [vector_sha256(vector), vector_sha256(velocity)]:
+                raise ValueError("its numbers have changed since it was written")
             if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
                 raise ValueError("it belongs to another model")
             return _state(fresh, vector, velocity, numbers)

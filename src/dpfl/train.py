@@ -16,8 +16,7 @@ from dpfl.client.node import Buildable
 from dpfl.data import Federation
 from dpfl.models import FlatModel
 from dpfl.prepare import Job, prepare
-from dpfl.privacy import Budget, PrivacyStatement
-from dpfl.privacy.statement import figure
+from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.recorder import Progress, Silent
 from dpfl.runs import Row, vector_sha256
 
@@ -86,7 +85,11 @@ def run_rounds(job: Job) -> None:
     coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
     while (order := coordinator.next_order()) is not None:
         replies = engine.run(order)
-        coordinator.aggregate(replies)
+        try:
+            coordinator.aggregate(replies)
+        except Refused:
+            coordinator.stopped_by = "epsilon"
+            break
         coordinator.close_round(order.steps)
         recorder.close_round(coordinator, order)
 
@@ -120,4 +123,5 @@ def finish(job: Job) -> Result:
 
 
 def _finite(value: Any) -> Any:
-    return figure(value) if isinstance(value, float) and math.isinf(value) else value
+    """JSON knows no nan and no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -217,9 +217,6 @@ def noise_only(where: Site, digest: str = "a", vector: Tensor | None = None) -> 
     return update
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the noise key is (seed, epoch, purpose, round, client, step): it must hold the release's name"
-)
 @pytest.mark.parametrize("what", ["model", "data"])
 def test_a_second_release_under_the_same_run_and_round_has_noise_of_its_own(tmp_path: Path, what: str) -> None:
     """Fault: noise seeds replayed. Whoever sees two sums with one noise subtracts it, and no epsilon holds."""

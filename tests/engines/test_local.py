@@ -153,7 +153,6 @@ def test_the_number_of_threads_is_put_back_after_a_round(alone: InProcess) -> No
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.xfail(strict=True, reason="_Worker.give does not expect a dead worker: BrokenPipeError ends the run")
 def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: Workers) -> None:
     """The last test on these workers: it leaves one of them dead as long as the fault is there."""
     workers.run(order(0, 1, round=60))

@@ -41,7 +41,7 @@ def dp_fedavg(
     """x <- x + eta_g (sum_i clip(x_i - x, c) + N(0, z^2 c^2)) / P, over a cohort of P expected clients (all without one)."""
     release = Release(
         sampling=_sampling(sampling, cohort),
-        clip=_clip(clipping, clip, quantile, count_noise or (cohort or 80) / 20),
+        clip=_clip(clipping, clip, quantile, (cohort or 80) / 20 if count_noise is None else count_noise),
         noise=noise_of(noise_multiplier),
         shared_by=_shared_by(noise, cohort),
     )

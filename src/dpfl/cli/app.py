@@ -16,6 +16,7 @@ from dpfl.cli import ledger as ledger_commands
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.planner import plan as make_plan
+from dpfl.privacy.statement import rounded_up
 from dpfl.report.progress import Live
 from dpfl.report.tables import draw_runs, runs_table, statement_panel, summary
 from dpfl.runs import RunFolder
@@ -112,7 +113,7 @@ def plan(
     kind = "proven" if made.proven else "approximate, not proven"
     Console(highlight=False).print(
         f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise multiplier "
-        f"{made.noise_multiplier:.6g} cost epsilon {made.epsilon:.4f} at delta {made.delta:g} "
+        f"{made.noise_multiplier:.6g} cost epsilon {rounded_up(made.epsilon):.4f} at delta {made.delta:g} "
         f"({kind}, {made.accountant}; unit: one sample, add/remove one)",
         soft_wrap=True,
     )

@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accountant import default_for
 from dpfl.privacy.events import describe, neighbours_of
-from dpfl.privacy.statement import figure
+from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
 
@@ -43,7 +43,7 @@ def show(
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
         allowed = "" if row["allowed"] is None else f" of {row['allowed']:g}"
-        spent = f"{row['epsilon']:.4f}" if isinstance(row["epsilon"], float) else str(row["epsilon"])
+        spent = f"{rounded_up(row['epsilon']):.4f}" if isinstance(row["epsilon"], float) else str(row["epsilon"])
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
         releases = "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
         table.add_row(row["ledger"], spent + allowed, guarantee, releases)

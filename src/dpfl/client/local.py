@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.gradients import ClippedGradients, plain_gradient
+from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
@@ -49,16 +50,20 @@ def private_steps(
 
 
 def plain_steps(model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator) -> None:
-    """SGD on shuffled batches (FedAvg's local update)."""
+    """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
     step = local.optimiser.start()
     batches = shuffled(len(data), local.batch_size, generator("batch", 0))
     for _ in range(steps):
-        gradient, _ = plain_gradient(model, *data.take(next(batches)))
+        gradient, loss = plain_gradient(model, *data.take(next(batches)))
+        if not math.isfinite(loss):
+            raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
         model.vector[: model.layout.trainable] += step(gradient)
 
 
 def shuffled(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
-    """Batches without replacement, epoch after epoch."""
+    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before it."""
+    cuts = list(range(batch_size, size, batch_size))
+    if cuts and size - cuts[-1] == 1:
+        cuts.pop()
     while True:
-        order = torch.from_numpy(rng.permutation(size))
-        yield from order.split(batch_size)
+        yield from torch.from_numpy(rng.permutation(size)).tensor_split(cuts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
 from dpfl.privacy.clip import Groups, Model, clip_vector
+from dpfl.privacy.randomness import scoped
 
 OPEN_LEDGERS = 256
 
@@ -27,6 +28,9 @@ OPEN_LEDGERS = 256
 class Buildable(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def options(self) -> Sequence[tuple[str, object]]: ...
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
@@ -45,6 +49,7 @@ class Site:
     randomness: Randomness
     ledgers: Path | None = None
     limit: Limit | None = None
+    fingerprint: str = ""
 
 
 def ledger_path(folder: Path, client: int) -> Path:
@@ -111,16 +116,20 @@ class Node:
         return self._gradients[groups]
 
     def _debit(self, task: Task, digest: str) -> Randomness:
-        """Law 1: the event is on disk before anything derived from the data can leave. Returns this run's randomness."""
-        if self.site.ledgers is None or task.samples is None or not task.samples.private:
-            return self.site.randomness
-        ledger = self._ledger(task.client)
-        randomness = self.site.randomness
-        if isinstance(randomness, Keyed):
-            randomness = Keyed(randomness.seed, self._epoch(task.client))
-        event = task.samples.event(self.site.declared[task.client])
-        ledger.debit(self.site.run, self._release_name(task, digest), event, task.steps, self.site.limit, task.horizon)
-        return randomness
+        """Law 1: the event is on disk before anything derived from the data can leave. Returns the noise's own randomness."""
+        randomness, release = self.site.randomness, task.samples
+        debited = release is not None and release.private and self.site.ledgers is not None
+        if not debited and not task.clients.shared_by:
+            return randomness
+        name = self._release_name(task, digest)
+        if release is not None and debited:
+            if isinstance(randomness, Keyed):
+                randomness = Keyed(randomness.seed, self._epoch(task.client))
+            event = release.event(self.site.declared[task.client])
+            fresh = "" if randomness.repeatable else secrets.token_hex(16)
+            entry = f"{self.site.run}/{name}{fresh}"
+            self._ledger(task.client).debit(self.site.run, entry, event, task.steps, self.site.limit, task.horizon)
+        return scoped(randomness, name)
 
     def _epoch(self, client: int) -> int:
         if client not in self._epochs:
@@ -128,9 +137,9 @@ class Node:
         return self._epochs[client]
 
     def _release_name(self, task: Task, digest: str) -> str:
-        """The same model, data, task and randomness give the same value; anything else has another name."""
-        fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
-        text = f"{self.site.run}|{task!r}|{digest}|{self._data_digest(task.client)}|{fresh}"
+        """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
+        asked = replace(task, horizon=0)
+        text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _data_digest(self, client: int) -> str:

@@ -113,8 +113,14 @@ class _Worker:
         self.task: Task | None = None
 
     def give(self, task: Task, digest: str) -> None:
+        """A worker that died while it had nothing to do is started again first."""
+        try:
+            self.connection.send((task, digest))
+        except OSError:
+            self.stop()
+            self.start()
+            self.connection.send((task, digest))
         self.task = task
-        self.connection.send((task, digest))
 
     def take(self) -> Reply:
         """The reply that is waiting; a worker that died is started again, and its client's reply is lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ class SharedFolder:
     def __init__(self, bytes_needed: int) -> None:
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 * bytes_needed
-        self._folder = tempfile.TemporaryDirectory(prefix="dpfl-", dir=memory if roomy else None)
+        place = memory if roomy else Path(tempfile.gettempdir())
+        _remove_leftovers(place)
+        self._folder = tempfile.TemporaryDirectory(prefix=f"dpfl-{os.getpid()}-", dir=place)
         self._count = 0
 
     def put(self, tensor: Tensor) -> Mapped:
@@ -44,3 +47,21 @@ class SharedFolder:
 
     def close(self) -> None:
         self._folder.cleanup()
+
+
+def _remove_leftovers(place: Path) -> None:
+    """A process that was killed leaves its folder behind; the next one clears it away."""
+    for folder in place.glob("dpfl-*-*"):
+        process = folder.name.split("-")[1]
+        if process.isdigit() and not _alive(int(process)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -47,7 +47,8 @@ class Accountant:
             return 0.0
         if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in events):
             return math.inf
-        return self._epsilon(events, delta)
+        found = self._epsilon(events, delta)
+        return math.inf if math.isnan(found) else found
 
 
 def _relation(events: Frozen) -> dp.NeighboringRelation:
@@ -127,10 +128,15 @@ def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
     return high
 
 
+def _tight_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
+    """PLD, or RDP where that is lower: over very many steps with much noise the grid of the PLD tells."""
+    return min(_pld_epsilon(events, delta, interval), _rdp_epsilon(events, delta))
+
+
 ACCOUNTANTS = {
     accountant.name: accountant
     for accountant in (
-        Accountant("pld", True, _pld_epsilon, Accountant("pld", True, partial(_pld_epsilon, interval=COARSE))),
+        Accountant("pld", True, _tight_epsilon, Accountant("pld", True, partial(_tight_epsilon, interval=COARSE))),
         Accountant("rdp", True, _rdp_epsilon),
         Accountant("rdp-classic", True, _rdp_classic_epsilon),
         Accountant("gdp-clt", False, _gdp_clt_epsilon),

@@ -20,7 +20,9 @@ class Budget:
         check_target(1.0 if self.epsilon is None else self.epsilon, self.delta)
         for name in ("rounds", "bytes", "seconds"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 raise DpflError(f"budget.{name} must be above 0, not {value}; leave it out for no limit.")
+        if self.rounds is not None and not isinstance(self.rounds, int):
+            raise DpflError(f"budget.rounds must be a whole number, not {self.rounds}.")
         if self.epsilon is None and self.rounds is None and self.bytes is None and self.seconds is None:
             raise DpflError("A run needs an end: give the budget an epsilon, rounds, bytes or seconds.")

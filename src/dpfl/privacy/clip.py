@@ -20,6 +20,10 @@ MARGIN = 1e-5
 """Norms are float32 sums: clipping this much below the level keeps rounding from crossing it."""
 
 
+SMALLEST = 1e-12
+"""Levels below it, and factors below its square, drown in float32."""
+
+
 class Clip(Protocol):
     @property
     def level(self) -> float:
@@ -33,13 +37,14 @@ class Clip(Protocol):
 
 
 def _check_level(level: float) -> None:
-    if not (level > 0 and math.isfinite(level)):
+    if not (level >= SMALLEST and math.isfinite(level)):
         raise DpflError(f"The clip level must be a positive number, not {level}; 1.0 is a common start.")
 
 
 def shrink(norms: Tensor, bound: float) -> Tensor:
     """clip(g, C) = g min(1, C / |g|)."""
-    return (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
+    factors = (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
+    return factors.where(factors > SMALLEST**2, 0.0)
 
 
 def _together(names: Sequence[str]) -> Groups:
@@ -99,6 +104,10 @@ class Quantile:
         _check_level(self.level)
         if not 0 < self.quantile < 1:
             raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
+        if not self.count_noise > 0:
+            raise DpflError(f"count_noise must be above 0, not {self.count_noise}; a twentieth of the cohort is usual.")
+        if not 0 < self.rate < math.inf:
+            raise DpflError(f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is usual.")
 
     def groups(self, names: Sequence[str]) -> Groups:
         return _together(names)
@@ -127,6 +136,9 @@ class PublicMedian:
     """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
 
     level: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_level(self.level)
 
     def groups(self, names: Sequence[str]) -> Groups:
         return _together(names)

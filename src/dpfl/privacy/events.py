@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -52,22 +53,32 @@ def _fields(event: Event) -> dict[str, Any]:
 def decode(line: str) -> Event:
     """The inverse of `encode`; anything else is refused."""
     try:
-        return _event(json.loads(line))
-    except (KeyError, TypeError, ValueError) as error:
+        event = _event(json.loads(line))
+        if encode(event) != line:
+            raise ValueError("it is not written as this software writes it")
+        return event
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, DpflError) as error:
         raise DpflError(f"The ledger holds an event that cannot be read ({line!r}); restore it from a copy.") from error
 
 
 def _event(fields: dict[str, Any]) -> Event:
     match fields.get("sampling"):
-        case "poisson":
-            return dp.PoissonSampledDpEvent(float(fields["rate"]), _event(fields["of"]))
-        case "fixed-size":
-            return dp.SampledWithoutReplacementDpEvent(int(fields["population"]), int(fields["size"]), _event(fields["of"]))
+        case "poisson" if 0 < fields["rate"] < 1:
+            return dp.PoissonSampledDpEvent(float(fields["rate"]), _noise(fields["of"]))
+        case "fixed-size" if 1 <= fields["size"] <= fields["population"]:
+            return dp.SampledWithoutReplacementDpEvent(int(fields["population"]), int(fields["size"]), _noise(fields["of"]))
         case None if fields["mechanism"] == "none":
             return dp.NonPrivateDpEvent()
-        case None if fields["mechanism"] == "gaussian":
-            return dp.GaussianDpEvent(float(fields["noise_multiplier"]))
+        case None:
+            return _noise(fields)
     raise ValueError(f"unknown event {fields!r}")
+
+
+def _noise(fields: dict[str, Any]) -> Event:
+    multiplier = float(fields["noise_multiplier"])
+    if fields["mechanism"] != "gaussian" or not 0 < multiplier < math.inf:
+        raise ValueError(f"unknown noise {fields!r}")
+    return dp.GaussianDpEvent(multiplier)
 
 
 def describe(event: Event) -> str:

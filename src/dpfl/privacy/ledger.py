@@ -5,10 +5,13 @@ One SQLite file (WAL, every debit flushed to disk before it counts). Epsilon is 
 
 from __future__ import annotations
 
+import operator
+import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +27,12 @@ CREATE TABLE runs (epoch INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL UN
 CREATE TABLE events (id INTEGER PRIMARY KEY, event TEXT NOT NULL UNIQUE);
 CREATE TABLE debits (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs(run), release TEXT NOT NULL UNIQUE,
-    event INTEGER NOT NULL REFERENCES events(id), count INTEGER NOT NULL CHECK (count > 0), at REAL NOT NULL
+    event INTEGER NOT NULL REFERENCES events(id), count INTEGER NOT NULL CHECK (typeof(count) = 'integer' AND count > 0),
+    at REAL NOT NULL
 );
 """
-TABLES = ("account", "limits", "runs", "events", "debits")
+UNIQUE = {"account": "rowid", "limits": "rowid", "runs": "run", "events": "event", "debits": "release"}
+"""Every table, with the column that no two rows may share."""
 
 
 class Refused(DpflError):
@@ -70,18 +75,15 @@ class Ledger:
     def open(cls, path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None) -> Ledger:
         """The account at `path`; a new one gets `limit`, an old one keeps the limit that its owner set."""
         path = Path(path)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise DpflError(f"The ledger {path} cannot be opened ({error}); check the folder and its permissions.") from error
-        ledger = cls(path, connection)
+        if not path.exists():
+            _create(path, owner, unit, limit)
+        ledger = cls(path, _connect(path))
         with ledger._errors():
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+            if ledger._connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("its pages do not fit together")
-            ledger._create(owner, unit, limit)
+            tables = {name for (name,) in ledger._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables.issuperset(UNIQUE):
+                raise sqlite3.DatabaseError("it holds no account")
         return ledger
 
     @classmethod
@@ -90,33 +92,10 @@ class Ledger:
             raise DpflError(f"There is no ledger at {path}.")
         return cls.open(path)
 
-    def _create(self, owner: str, unit: str, limit: Limit | None) -> None:
-        with self._transaction() as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if tables.issuperset(TABLES):
-                return
-            if tables:
-                raise sqlite3.DatabaseError("it is a database, but not a ledger")
-            for statement in SCHEMA.strip().split(";\n"):
-                connection.execute(statement)
-            for table in TABLES:
-                for change in ("UPDATE", "DELETE"):
-                    connection.execute(
-                        f"CREATE TRIGGER {table}_no_{change.lower()} BEFORE {change} ON {table} "
-                        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-                    )
-            connection.execute("INSERT INTO account VALUES (?, ?)", (owner, unit))
-            if limit:
-                self._insert_limit(limit)
-
-    def _insert_limit(self, limit: Limit) -> None:
-        values = (limit.epsilon, limit.delta, limit.accountant, time.time())
-        self._connection.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", values)
-
     def set_limit(self, limit: Limit) -> None:
         """The owner's word; earlier limits stay on record."""
         with self._errors(), self._transaction():
-            self._insert_limit(limit)
+            _insert_limit(self._connection, limit)
 
     @property
     def limit(self) -> Limit | None:
@@ -133,9 +112,7 @@ class Ledger:
     def epoch(self, run: str) -> int:
         """How many other runs came before this one; it enters the noise keys, so that no two runs share noise."""
         with self._errors(), self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO runs (run) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run = ?)", (run, run)
-            )
+            _insert_once(connection, "runs", run)
             return int(connection.execute("SELECT epoch FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
 
     def spent(self, besides: str = "") -> dict[Event, int]:
@@ -162,19 +139,22 @@ class Ledger:
         `release` names the released value. The same name again is the same value computed again after a crash, which tells
         nobody anything new: it is not counted twice.
         """
+        count = operator.index(count)
+        if count < 1:
+            raise DpflError(f"A debit is for at least 1 release, not {count}.")
         with self._errors(), self._transaction() as connection:
-            query = "SELECT e.event, d.count FROM debits d JOIN events e ON e.id = d.event WHERE d.release = ?"
+            query = "SELECT d.run, e.event, d.count FROM debits d JOIN events e ON e.id = d.event WHERE d.release = ?"
             known = connection.execute(query, (release,)).fetchone()
             if known:
-                if known != (encode(event), count):
+                if known != (run, encode(event), count):
                     raise Refused(f"The ledger {self.path.name} holds another release under the same name.")
                 return
             spent = self.spent()
             for bound in (self.limit, limit):
                 if bound and not bound.allows(spent, event, count, horizon):
                     raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
-            connection.execute("INSERT OR IGNORE INTO events (event) VALUES (?)", (encode(event),))
-            connection.execute("INSERT OR IGNORE INTO runs (run) VALUES (?)", (run,))
+            _insert_once(connection, "events", encode(event))
+            _insert_once(connection, "runs", run)
             connection.execute(
                 "INSERT INTO debits (run, release, event, count, at) SELECT ?, ?, id, ?, ? FROM events WHERE event = ?",
                 (run, release, count, time.time(), encode(event)),
@@ -201,6 +181,8 @@ class Ledger:
                 f"The ledger {self.path} cannot be written ({error}); nothing was released. "
                 "Free some space or mend the folder, then resume the run."
             ) from error
+        except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+            raise DpflError(f"The ledger {self.path} refuses this entry ({error}); nothing was released.") from error
         except sqlite3.DatabaseError as error:
             raise DpflError(
                 f"The ledger {self.path} is damaged ({error}); nothing was released. "
@@ -209,3 +191,56 @@ class Ledger:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+    except sqlite3.Error as error:
+        raise DpflError(f"The ledger {path} cannot be opened ({error}); check the folder and its permissions.") from error
+
+
+def _create(path: Path, owner: str, unit: str, limit: Limit | None) -> None:
+    """A whole ledger appears at once, or not at all; of two that create it together, one wins and both use it."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(unfinished, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(SCHEMA + "".join(_guards()))
+        connection.execute("INSERT INTO account VALUES (?, ?)", (owner, unit))
+        if limit:
+            _insert_limit(connection, limit)
+        connection.close()
+        os.link(unfinished, path)
+    except FileExistsError:
+        pass
+    except (OSError, sqlite3.Error) as error:
+        raise DpflError(f"The ledger {path} cannot be made ({error}); check the folder, its space and permissions.") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def _guards() -> Iterator[str]:
+    """Rows can be added, never changed, removed or replaced."""
+    for table, column in UNIQUE.items():
+        stop = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
+        yield f"CREATE TRIGGER {table}_update BEFORE UPDATE ON {table} {stop}"
+        yield f"CREATE TRIGGER {table}_delete BEFORE DELETE ON {table} {stop}"
+        there = f"EXISTS (SELECT 1 FROM {table} WHERE rowid = NEW.rowid OR {column} = NEW.{column})"
+        yield f"CREATE TRIGGER {table}_replace BEFORE INSERT ON {table} WHEN {there} {stop}"
+
+
+def _insert_limit(connection: sqlite3.Connection, limit: Limit) -> None:
+    values = (limit.epsilon, limit.delta, limit.accountant, time.time())
+    connection.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", values)
+
+
+def _insert_once(connection: sqlite3.Connection, table: str, value: str) -> None:
+    column = UNIQUE[table]
+    query = f"INSERT INTO {table} ({column}) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {column} = ?)"
+    connection.execute(query, (value, value))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -19,26 +20,33 @@ class Randomness(Protocol):
 
 @dataclass(frozen=True)
 class Keyed:
-    """A generator per (seed, epoch, purpose, round, client, step), each with a 128-bit key of its own.
+    """A generator per (seed, epoch, scope, purpose, round, client, step), each with a 128-bit key of its own.
 
-    `epoch` counts the runs that used the same ledger before: two runs on the same data never share their noise.
+    `epoch` counts the runs that used the same ledger before: two runs on the same data never share their noise. `scope` names
+    the value that the noise is for: other data or another model under the same round never share theirs either.
     """
 
     seed: int
     epoch: int = 0
+    scope: str = ""
     repeatable = True
 
     def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
-        text = f"{self.seed}/{self.epoch}/{purpose}/{round}/{client}/{step}"
+        text = json.dumps([self.seed, self.epoch, self.scope, purpose, round, client, step])
         key = hashlib.blake2b(text.encode(), digest_size=16).digest()
         return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
 
 
+def scoped(randomness: Randomness, scope: str) -> Randomness:
+    """The same randomness for one released value; fresh entropy needs no scope."""
+    return replace(randomness, scope=scope) if isinstance(randomness, Keyed) else randomness
+
+
 @dataclass(frozen=True)
 class SystemEntropy:
-    """A fresh 256-bit seed from the operating system every time; nothing can be repeated, or predicted from a seed."""
+    """A fresh key and counter from the operating system every time; nothing can be repeated, or predicted from a seed."""
 
     repeatable = False
 
     def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(secrets.randbits(256))))
+        return np.random.Generator(np.random.Philox(key=secrets.randbits(128), counter=secrets.randbits(256)))

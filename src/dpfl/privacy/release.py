@@ -35,6 +35,8 @@ class Release:
             raise DpflError("Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.")
         if self.noise is not None and isinstance(self.clip, Model):
             raise DpflError("Noise on clipped models has no proof here; clip the difference instead.")
+        if self.shared_by is not None and self.shared_by < 1:
+            raise DpflError(f"Noise must be shared by at least 1 client, not {self.shared_by}.")
         if self.shared_by is not None and isinstance(self.clip, Quantile):
             raise DpflError("Quantile clipping needs its noise at the server; choose noise = 'server' or a fixed clip.")
 
@@ -53,7 +55,7 @@ class Release:
         return replace(self, noise=Gaussian(multiplier))
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
-        """How far the weighted sum moves, at most, when one unit is added or removed."""
+        """How far the weighted sum moves, at most, when one unit is added or removed; twice that when one is replaced."""
         return self.clip.level * largest_weight
 
     def event(self, population: int) -> Event:

@@ -89,6 +89,8 @@ class FixedSize:
         return float(self.size)
 
     def event(self, noise_multiplier: float, population: int) -> Event:
+        if self.size > population:
+            raise DpflError(f"{self.size} units cannot be drawn from {population}; lower the size of the draw.")
         noise = gaussian(noise_multiplier / 2)
         return dp.SampledWithoutReplacementDpEvent(population, self.size, noise) if noise_multiplier > 0 else noise
 

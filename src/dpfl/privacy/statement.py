@@ -12,7 +12,13 @@ def figure(epsilon: float | None) -> float | str | None:
     """Epsilon as JSON holds it: infinity is the word "unbounded"."""
     if epsilon is None:
         return None
-    return "unbounded" if math.isinf(epsilon) else round(epsilon, 6)
+    return rounded_up(epsilon, 6) if math.isfinite(epsilon) else "unbounded"
+
+
+def rounded_up(epsilon: float, digits: int = 4) -> float:
+    """A figure with fewer digits must not say less than the figure."""
+    scale = 10.0**digits
+    return math.ceil(epsilon * scale - 1e-9) / scale
 
 
 @dataclass(frozen=True)
@@ -57,13 +63,14 @@ class PrivacyStatement:
         if math.isinf(self.proven):
             return "unbounded: no epsilon holds"
         spread = [epsilon for epsilon in self.per_client.values() if math.isfinite(epsilon)]
-        among = f"; clients {min(spread):.4f} to {max(spread):.4f}" if len(spread) > 1 else ""
-        return f"epsilon {self.proven:.4f} at delta {self.delta:g} by {self.accountant}{among}"
+        low, high = (rounded_up(pick(spread, default=0.0)) for pick in (min, max))
+        among = f"; clients {low:.4f} to {high:.4f}" if len(spread) > 1 else ""
+        return f"epsilon {rounded_up(self.proven):.4f} at delta {self.delta:g} by {self.accountant}{among}"
 
     def _claimed(self) -> str:
         if self.claimed is None:
             return f"nothing{': ' + self.claim if self.claim else ''}"
-        value = "unbounded" if math.isinf(self.claimed) else f"epsilon {self.claimed:.4f}"
+        value = "unbounded" if math.isinf(self.claimed) else f"epsilon {rounded_up(self.claimed):.4f}"
         return f"{value} ({self.claim})"
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from dpfl.privacy.statement import rounded_up
 from dpfl.runs import Row
 
 
@@ -38,7 +39,7 @@ class Live:
     def tell(self, row: Row) -> None:
         if row.accuracy is not None:
             self._accuracy = f"{row.accuracy:.2%}"
-        spent = "" if row.epsilon is None else f"  epsilon <= {row.epsilon:.2f}{self._allowed}"
+        spent = "" if row.epsilon is None else f"  epsilon <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
         text = f"tau {row.steps}  accuracy {self._accuracy}{spent}  clients {row.clients}"
         if self.bar:
             self.bar.update(self._task, completed=row.round, description=text)

@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
+from dpfl.privacy.statement import rounded_up
 from dpfl.runs import RunFolder
 
 
@@ -64,11 +65,11 @@ def _guarantee(row: dict[str, Any]) -> str:
     """Epsilon with its unit, delta and accountant, since a bare one says nothing."""
     if not isinstance(row["proven"], float):
         return _word(row["proven"])
-    return f"{row['proven']:.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}"
+    return f"{rounded_up(row['proven']):.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}"
 
 
 def _word(value: Any) -> str:
-    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{rounded_up(value):.4f}" if isinstance(value, float) else str(value)
 
 
 def draw_runs(folders: Sequence[RunFolder], path: Path) -> None:

@@ -23,7 +23,7 @@ class Fixed:
     tau: int
 
     def __post_init__(self) -> None:
-        if self.tau < 1:
+        if not isinstance(self.tau, int) or self.tau < 1:
             raise DpflError(f"tau must be at least 1 local step a round, not {self.tau}.")
 
     def next(self, round: int) -> int:
