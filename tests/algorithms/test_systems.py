@@ -153,7 +153,7 @@ def test_dp_fedavg_states_unit_neighbours_adversary_and_both_epsilons(train: Tra
     assert statement.proven == pytest.approx(accountant(by).epsilon({event: 3}, 1e-5))
     assert statement.claimed == pytest.approx(accountant("rdp-classic").epsilon({event: 3}, 1e-5))
     assert statement.claimed >= statement.proven
-    shared = "secure aggregation" in statement.adversary
+    shared = "missing shares" in statement.adversary
     assert shared == (name == "shared")
     if not shared:
         assert "server is trusted" in statement.adversary

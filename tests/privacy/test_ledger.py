@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import add
-from dpfl.privacy.ledger import TABLES
+from dpfl.privacy.ledger import UNIQUE
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full
 
@@ -127,7 +127,7 @@ def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted
 # Append-only
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", UNIQUE)
 @pytest.mark.parametrize("change", ["UPDATE {} SET rowid = rowid + 1", "DELETE FROM {}"])
 def test_nothing_in_a_ledger_can_be_changed_or_deleted(path, ledger, table, change):
     ledger.debit("run", "a", EVENT, 10)
@@ -157,12 +157,12 @@ def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
 
 def test_a_debit_past_the_limit_is_refused_and_changes_nothing(path, ledger):
     ledger.debit("run", "a", EVENT, ROOM - 3)
-    before = {table: rows(path, table) for table in TABLES}
+    before = {table: rows(path, table) for table in UNIQUE}
     with pytest.raises(Refused, match=r"budget of client \(epsilon 3\) has no room for 4 more"):
         ledger.debit("another run", "b", EVENT, 4)
     with pytest.raises(Refused):
         ledger.debit("another run", "c", OTHER, 500)
-    assert {table: rows(path, table) for table in TABLES} == before
+    assert {table: rows(path, table) for table in UNIQUE} == before
 
 
 def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
@@ -285,10 +285,10 @@ def test_a_release_without_noise_is_refused_by_any_limit(ledger):
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_count_that_is_not_positive_leaves_no_trace(path, ledger, count):
     ledger.debit("run", "a", EVENT, 10)
-    before = {table: rows(path, table) for table in TABLES}
+    before = {table: rows(path, table) for table in UNIQUE}
     with pytest.raises(DpflError):
         ledger.debit("another run", "b", OTHER, count)
-    assert {table: rows(path, table) for table in TABLES} == before
+    assert {table: rows(path, table) for table in UNIQUE} == before
 
 
 def test_fixed_size_and_poisson_releases_cannot_share_a_limited_ledger(ledger):

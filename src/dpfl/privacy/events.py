@@ -63,7 +63,7 @@ def decode(line: str) -> Event:
 
 def _event(fields: dict[str, Any]) -> Event:
     match fields.get("sampling"):
-        case "poisson" if 0 < fields["rate"] < 1:
+        case "poisson" if 0 < fields["rate"] <= 1:
             return dp.PoissonSampledDpEvent(float(fields["rate"]), _noise(fields["of"]))
         case "fixed-size" if 1 <= fields["size"] <= fields["population"]:
             return dp.SampledWithoutReplacementDpEvent(int(fields["population"]), int(fields["size"]), _noise(fields["of"]))

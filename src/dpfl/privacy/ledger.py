@@ -79,11 +79,12 @@ class Ledger:
             _create(path, owner, unit, limit)
         ledger = cls(path, _connect(path))
         with ledger._errors():
+            ledger._connection.execute("PRAGMA synchronous = FULL")
             if ledger._connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("its pages do not fit together")
             tables = {name for (name,) in ledger._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if not tables.issuperset(UNIQUE):
-                raise sqlite3.DatabaseError("it holds no account")
+                raise sqlite3.DatabaseError("it holds no account, so it is not a ledger")
         return ledger
 
     @classmethod
@@ -195,9 +196,7 @@ class Ledger:
 
 def _connect(path: Path) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-        connection.execute("PRAGMA synchronous = FULL")
-        return connection
+        return sqlite3.connect(path, timeout=30, isolation_level=None)
     except sqlite3.Error as error:
         raise DpflError(f"The ledger {path} cannot be opened ({error}); check the folder and its permissions.") from error
 
