@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests clean
+.PHONY: demo test check tests bench clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -20,6 +20,15 @@ check: $(VENV)/.installed-dev
 tests: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --cov=dpfl --cov-report=term:skip-covered
 
+bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
+	.venv-bench/bin/python -m benchmarks.run $(ARGS)
+
+.venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install -q --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
+	.venv-bench/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
 $(VENV)/.installed: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
@@ -31,4 +40,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Speed, as ratios to peers measured in one run."""

@@ -1,0 +1,103 @@
+"""Row 8: how much of a run goes into planning, ledgers and accountants."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import dpfl
+from benchmarks import run_common as common
+from benchmarks.harness import Contender
+from benchmarks.report import Line, at_most, unavailable
+from benchmarks.run_dpfl import Ticks, train
+
+RUNS = (("row 3's run, noise planned", 50, common.TAU), ("317 rounds of MNIST, tau 1, noise planned", 317, 1))
+
+
+class Stopwatch:
+    """The time inside a set of functions; one called by another of them counts once."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._inside = False
+
+    def time(self, owner: Any, name: str) -> None:
+        """Put a timed function in the place of the one that the class or module holds."""
+        held = vars(owner)[name]
+        if isinstance(held, classmethod):
+            setattr(owner, name, classmethod(self._timed(held.__func__)))
+        else:
+            setattr(owner, name, self._timed(held))
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*arguments: Any, **named: Any) -> Any:
+            if self._inside:
+                return function(*arguments, **named)
+            self._inside, start = True, time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._inside = False
+                self.seconds += time.perf_counter() - start
+
+        return timed
+
+
+def watch() -> Stopwatch:
+    """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
+    from dpfl import accounts, prepare
+    from dpfl.client.node import Node
+    from dpfl.privacy.accountant import Accountant
+    from dpfl.privacy.ledger import Ledger
+
+    stopwatch = Stopwatch()
+    for owner, names in (
+        (prepare, ("with_planned_noise",)),
+        (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
+        (accounts.Meter, ("at_most",)),
+        (Node, ("_debit",)),
+        (Ledger, ("open", "read", "epoch", "spent", "remaining", "debit", "epsilon")),
+        (Accountant, ("epsilon",)),
+    ):
+        for name in names:
+            stopwatch.time(owner, name)
+    return stopwatch
+
+
+def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
+    federation = common.federation()
+    stopwatch = watch()
+    algorithm = dpfl.algorithms.fedavg_dp(
+        tau=tau, sampling_rate=common.sampling_rate(federation.sizes[0]), clip=common.CLIP, rate=common.RATE
+    )
+    yield {}
+    while True:
+        clock, stopwatch.seconds = Ticks(), 0.0
+        budget = dpfl.Budget(epsilon=2.0, delta=common.DELTA, rounds=rounds)
+        result = train(dpfl.models.cnn(), federation, algorithm, budget, progress=clock)
+        read = clock.read()
+        yield read | {
+            "accounting": stopwatch.seconds,
+            "percent": 100 * stopwatch.seconds / read["seconds"],
+            "epsilon": result.privacy.proven,
+            "accuracy": result.accuracy,
+        }
+
+
+def run(bench) -> list[Line]:
+    lines = []
+    for title, rounds, tau in RUNS:
+        bench.say(f"accounting and ledgers, {title}")
+        rounds = rounds // 5 if bench.quick else rounds
+        contender = Contender(title, "benchmarks.accounting:share", {"rounds": rounds, "tau": tau})
+        found = bench.compare([contender])[title]
+        bench.keep(f"accounting, {title}", {title: found})
+        if found.failed:
+            lines.append(unavailable(8, title, "accounting / run", found.failed))
+            continue
+        note = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s"
+        lines.append(Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note))
+    return lines

@@ -1,0 +1,55 @@
+"""What contenders share: where results are left to be compared, and the clock of a repetition."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def scratch() -> Path:
+    return Path(os.environ["BENCH_SCRATCH"])
+
+
+def left(vector: Any) -> str:
+    """The path of a vector, left for the harness to compare."""
+    path = scratch() / f"{uuid.uuid4().hex}.npy"
+    np.save(path, np.asarray(vector, dtype=np.float32).reshape(-1))
+    return str(path)
+
+
+def repeated(run: Callable[[int], None], seconds: float) -> Iterator[dict[str, Any]]:
+    """Repetitions of about `seconds`, each of the same number of steps, as seconds a step."""
+    run(1)
+    count = max(1, round(seconds / _seconds_of(run, 1)))
+    while True:
+        yield {"seconds": _seconds_of(run, count) / count, "steps": count}
+
+
+def _seconds_of(run: Callable[[int], None], count: int) -> float:
+    start = time.perf_counter()
+    run(count)
+    return time.perf_counter() - start
+
+
+class Clock:
+    """The times at which rounds ended."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._ends: list[float] = []
+
+    def tick(self) -> None:
+        self._ends.append(time.perf_counter())
+
+    def read(self) -> dict[str, Any]:
+        """The whole run, the time to the end of the first round, and the mean of the rounds after it."""
+        total = time.perf_counter() - self._start
+        later = len(self._ends) - 1
+        mean = (self._ends[-1] - self._ends[0]) / later if later else self._ends[0] - self._start
+        return {"seconds": total, "first": self._ends[0] - self._start, "round": mean, "rounds": len(self._ends)}

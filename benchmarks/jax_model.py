@@ -1,0 +1,104 @@
+"""The catalogue's modules as functions of JAX, with the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from torch import nn
+
+from dpfl.models.architectures import Residual
+
+Forward = Callable[[list[Any], Any], Any]
+"""Parameters and a batch to activations; parameters are taken from the front of the list in the order of the module's."""
+
+
+def from_torch(module: nn.Module, layout: str) -> tuple[Callable[[list[Any], Any], Any], list[Any]]:
+    """A function of (parameters, batch), and its parameters; images are in `layout`, NHWC or NCHW."""
+    parameters = [jnp.asarray(_arranged(p.detach().numpy(), layout)) for p in module.parameters()]
+
+    def forward(parameters: list[Any], x: Any) -> Any:
+        return _apply(module, iter(parameters), x, layout)
+
+    return forward, parameters
+
+
+def to_flat(parameters: list[Any], layout: str) -> np.ndarray:
+    """The parameters as one vector in PyTorch's order."""
+    return np.concatenate([_restored(np.asarray(p), layout).reshape(-1) for p in parameters])
+
+
+def _arranged(value: np.ndarray, layout: str) -> np.ndarray:
+    return value.transpose(2, 3, 1, 0) if value.ndim == 4 and layout == "NHWC" else value
+
+
+def _restored(value: np.ndarray, layout: str) -> np.ndarray:
+    return value.transpose(3, 2, 0, 1) if value.ndim == 4 and layout == "NHWC" else value
+
+
+def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
+    match module:
+        case nn.Sequential():
+            for child in module:
+                x = _apply(child, parameters, x, layout)
+            return x
+        case Residual():
+            body = _apply(module.body, parameters, x, layout)
+            return _apply(module.activation, parameters, body + _apply(module.shortcut, parameters, x, layout), layout)
+        case nn.Conv2d():
+            return _convolution(module, parameters, x, layout)
+        case nn.Linear():
+            weight, bias = next(parameters), next(parameters)
+            return x @ weight.T + bias
+        case nn.GroupNorm():
+            return _group_norm(module, next(parameters), next(parameters), x, layout)
+        case nn.MaxPool2d():
+            return _max_pool(module, x, layout)
+        case nn.AdaptiveAvgPool2d():
+            return x.mean(_places(layout), keepdims=True)
+        case nn.Flatten():
+            return (x.transpose(0, 3, 1, 2) if x.ndim == 4 and layout == "NHWC" else x).reshape(len(x), -1)
+        case nn.ReLU():
+            return jax.nn.relu(x)
+        case nn.Tanh():
+            return jnp.tanh(x)
+        case nn.Identity():
+            return x
+    raise NotImplementedError(type(module).__name__)
+
+
+def _places(layout: str) -> tuple[int, int]:
+    return (1, 2) if layout == "NHWC" else (2, 3)
+
+
+def _convolution(module: nn.Conv2d, parameters: Any, x: Any, layout: str) -> Any:
+    kernel = "HWIO" if layout == "NHWC" else "OIHW"
+    padding = [(size, size) for size in module.padding]  # type: ignore[misc]
+    y = lax.conv_general_dilated(x, next(parameters), module.stride, padding, dimension_numbers=(layout, kernel, layout))
+    if module.bias is None:
+        return y
+    bias = next(parameters)
+    return y + (bias if layout == "NHWC" else bias[:, None, None])
+
+
+def _max_pool(module: nn.MaxPool2d, x: Any, layout: str) -> Any:
+    def over_places(size: Any) -> tuple[int, ...]:
+        return (1, size, size, 1) if layout == "NHWC" else (1, 1, size, size)
+
+    window, strides = over_places(module.kernel_size), over_places(module.stride)
+    return lax.reduce_window(x, -jnp.inf, lax.max, window, strides, "VALID")
+
+
+def _group_norm(module: nn.GroupNorm, weight: Any, bias: Any, x: Any, layout: str) -> Any:
+    channels, groups = module.num_channels, module.num_groups
+    if layout == "NCHW":
+        grouped, axes, across = x.reshape(len(x), groups, channels // groups, *x.shape[2:]), (2, 3, 4), (channels, 1, 1)
+    else:
+        grouped, axes, across = x.reshape(*x.shape[:3], groups, channels // groups), (1, 2, 4), (channels,)
+    mean, variance = grouped.mean(axes, keepdims=True), grouped.var(axes, keepdims=True)
+    normal = ((grouped - mean) * lax.rsqrt(variance + module.eps)).reshape(x.shape)
+    return normal * weight.reshape(across) + bias.reshape(across)

@@ -1,0 +1,64 @@
+"""Whole runs of dpfl."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import dpfl
+from benchmarks import run_common as common
+from benchmarks.common import Clock, left, scratch
+from dpfl.algorithms import Algorithm
+from dpfl.data import Federation
+from dpfl.privacy import All, Flat, Release
+
+NEVER = 10**9
+
+
+class Ticks(Clock):
+    """Ticks at the end of every round."""
+
+    def start(self, job: Any) -> None: ...
+
+    def tell(self, row: Any) -> None:
+        self.tick()
+
+    def stop(self) -> None: ...
+
+
+def train(model: Any, federation: Federation, algorithm: Algorithm, budget: dpfl.Budget, **options: Any) -> dpfl.train.Result:
+    """In a folder of its own, with no evaluation but the last."""
+    out = scratch() / f"run-{uuid.uuid4().hex}"
+    return dpfl.train(model, federation, algorithm, budget, out=out, evaluate_every=NEVER, **options)
+
+
+def sample_level(rounds: int, workers: int = 1) -> Iterator[dict[str, Any]]:
+    federation = common.federation()
+    algorithm = dpfl.algorithms.fedavg_dp(
+        tau=common.TAU, sampling_rate=common.sampling_rate(federation.sizes[0]), clip=common.CLIP,
+        noise_multiplier=common.NOISE, rate=common.RATE, weights="uniform",
+    )  # fmt: skip
+    yield {"results": {"round without noise": _noiseless(algorithm)}}
+    while True:
+        clock = Ticks()
+        budget = dpfl.Budget(epsilon=8.0, delta=common.DELTA, rounds=rounds)
+        result = train(dpfl.models.cnn(), federation, algorithm, budget, workers=workers, progress=clock)
+        steps = result.iterations * common.CLIENTS
+        yield clock.read() | {
+            "steps": steps, "noise": common.NOISE, "accuracy": result.accuracy, "epsilon": result.privacy.proven,
+        }  # fmt: skip
+
+
+def _noiseless(algorithm: Algorithm) -> str:
+    """The model's change in one round where every client takes all its samples, clips them and adds no noise."""
+    exact = replace(algorithm, samples=Release(All(), Flat(common.CLIP)))
+    result = train(dpfl.models.cnn(), common.small(), exact, dpfl.Budget(epsilon=None, delta=common.DELTA, rounds=1))
+    return change(common.initial(), result.module)
+
+
+def change(before: Any, after: Any) -> str:
+    from benchmarks.step_common import flat
+
+    return left(flat(after) - flat(before))
