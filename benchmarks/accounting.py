@@ -20,8 +20,12 @@ class Stopwatch:
     """The time inside a set of functions; one called by another of them counts once."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.parts: dict[str, float] = {}
         self._inside = False
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
 
     def time(self, owner: Any, name: str) -> None:
         """Put a timed function in the place of the one that the class or module holds."""
@@ -41,7 +45,8 @@ class Stopwatch:
                 return function(*arguments, **named)
             finally:
                 self._inside = False
-                self.seconds += time.perf_counter() - start
+                spent = self.parts.get(function.__qualname__, 0.0)
+                self.parts[function.__qualname__] = spent + time.perf_counter() - start
 
         return timed
 
@@ -75,12 +80,13 @@ def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
     )
     yield {}
     while True:
-        clock, stopwatch.seconds = Ticks(), 0.0
+        clock, stopwatch.parts = Ticks(), {}
         budget = dpfl.Budget(epsilon=2.0, delta=common.DELTA, rounds=rounds)
         result = train(dpfl.models.cnn(), federation, algorithm, budget, progress=clock)
         read = clock.read()
         yield read | {
             "accounting": stopwatch.seconds,
+            "parts": stopwatch.parts,
             "percent": 100 * stopwatch.seconds / read["seconds"],
             "epsilon": result.privacy.proven,
             "accuracy": result.accuracy,
@@ -98,6 +104,8 @@ def run(bench) -> list[Line]:
         if found.failed:
             lines.append(unavailable(8, title, "accounting / run", found.failed))
             continue
-        note = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s"
+        parts = sorted(found.repetitions[0]["parts"].items(), key=lambda part: -part[1])[:3]
+        most = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts)
+        note = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s: {most}"
         lines.append(Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note))
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 from benchmarks.client_level_work import CIFAR, DIGITS, Work
 from benchmarks.harness import Contender, Measured
@@ -16,14 +17,13 @@ ROWS = ((4, CIFAR, 2.0), (5, DIGITS, 3.0))
 def contenders(work: Work, rounds: int) -> list[Contender]:
     options = {"work": asdict(work), "rounds": rounds}
     threads = [{"threads": 1}, {"threads": 2}]
-    formats = [
-        {"memory_format": name} for name in (("contiguous", "channels_last") if work.network == "pfl-cnn" else ("contiguous",))
-    ]
+    formats = [{"memory_format": "contiguous"}, {"memory_format": "channels_last"}][: 1 if work.network == "mlp" else 2]
+    each = partial(Contender, tolerance=1e-4 if work.network == "mlp" else 1e-3)
     return [
-        Contender("dpfl", "benchmarks.client_level_dpfl:run", options),
-        Contender("dpfl, 2 workers", "benchmarks.client_level_dpfl:run", {**options, "workers": 2}),
-        Contender("pfl", "benchmarks.client_level_pfl:run", options, [one | other for one in threads for other in formats]),
-        Contender("pfl, 2 processes", "benchmarks.client_level_pfl:run", {**options, "processes": 2}, formats),
+        each("dpfl", "benchmarks.client_level_dpfl:run", options),
+        each("dpfl, 2 workers", "benchmarks.client_level_dpfl:run", {**options, "workers": 2}),
+        each("pfl", "benchmarks.client_level_pfl:run", options, [one | other for one in threads for other in formats]),
+        each("pfl, 2 processes", "benchmarks.client_level_pfl:run", {**options, "processes": 2}, formats),
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import dpfl
-from benchmarks.client_level_work import Work, few, network, test_of, users_of
+from benchmarks.client_level_work import CHECK_RATE, Work, few, network, test_of, users_of
 from benchmarks.run_dpfl import Ticks, change, train
 from dpfl.data import Federation
 
@@ -34,7 +34,7 @@ def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[st
 def _noiseless(job: Work, users: list[Any]) -> str:
     """The model's change in a round of a few users on whole batches, clipped, without noise and dropout."""
     module = network(job, dropout=False)
-    exact = dpfl.algorithms.ce_fedavg(clip=job.clip, tau=3, rate=job.rate, batch_size=job.images)
+    exact = dpfl.algorithms.ce_fedavg(clip=job.clip, tau=3, rate=CHECK_RATE, batch_size=job.images)
     federation = Federation.from_tensors(few(users), test=few(users)[0])
     result = train(module, federation, exact, dpfl.Budget(epsilon=None, delta=1e-6, rounds=1))
     return change(module, result.module)

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.client_level_work import Work, few, network, test_of, users_of
+from benchmarks.client_level_work import CHECK_RATE, Work, few, network, test_of, users_of
 from benchmarks.common import Clock
 from benchmarks.run_common import accuracy
 from benchmarks.run_dpfl import change
@@ -101,7 +101,7 @@ def federated_averaging(
         backend,
         model,
         NNTrainHyperParams(
-            local_learning_rate=job.rate, local_num_epochs=3 if exact else job.epochs,
+            local_learning_rate=CHECK_RATE if exact else job.rate, local_num_epochs=3 if exact else job.epochs,
             local_batch_size=job.images if exact else job.batch,
         ),
         NNEvalHyperParams(local_batch_size=10_000),

@@ -88,8 +88,8 @@ def unavailable(row: int, work: str, what: str, why: str) -> Line:
 HEAD = ["row", "work", "compared", "median", "spread", "goal", "met", "times, best setting"]
 
 
-def markdown(lines: Sequence[Line]) -> str:
-    rows = [HEAD, ["---"] * len(HEAD), *(line.cells() for line in lines)]
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    rows = [HEAD, ["---"] * len(HEAD), *table]
     return "\n".join("| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows)
 
 

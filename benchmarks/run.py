@@ -49,59 +49,62 @@ class Bench:
 
 def main() -> None:
     options = _options()
+    kept = _kept(options.out)
     with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
-        bench = Bench(options.quick, options.repetitions or (3 if options.quick else 7), Path(folder))
-        data = datasets.described()
-        bench.say(f"data: {data}")
-        lines: list[Line] = []
-        start = time.monotonic()
         for name in options.only or PIECES:
-            lines += importlib.import_module(f"benchmarks.{name}").run(bench)
-            _write(options.out, lines, bench, data, time.monotonic() - start)
-    print(plain(lines))
+            bench = Bench(options.quick, options.repetitions or (3 if options.quick else 5), Path(folder))
+            lines = importlib.import_module(f"benchmarks.{name}").run(bench)
+            print(plain(lines), flush=True)
+            kept[name] = _record(lines, bench)
+            _write(options.out, kept)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", choices=PIECES, metavar="NAME", help=f"some of {', '.join(PIECES)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and repetitions, to see that everything works")
-    parser.add_argument("--repetitions", type=int, help="7, or 3 with --quick")
+    parser.add_argument("--repetitions", type=int, help="5, or 3 with --quick")
     parser.add_argument("--out", type=Path, default=HERE, help="where RESULTS.md and results.json go")
     return parser.parse_args()
 
 
-def _write(out: Path, lines: Sequence[Line], bench: Bench, data: dict[str, str], seconds: float) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    where = {
+def _kept(out: Path) -> dict[str, Any]:
+    """What was measured before, piece by piece: a run of some pieces leaves the others as they were."""
+    path = out / "results.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _record(lines: Sequence[Line], bench: Bench) -> dict[str, Any]:
+    return {
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
         "machine": {"cpus": os.cpu_count(), "processor": _processor(), "load at the end": os.getloadavg()[0]},
-        "data": data,
+        "data": datasets.described(),
         "repetitions": bench.repetitions,
         "quick": bench.quick,
-        "seconds": round(seconds),
-        "at": time.strftime("%Y-%m-%d"),
+        "at": time.strftime("%Y-%m-%d %H:%M"),
+        "table": [line.cells() for line in lines],
+        "details": bench.details,
     }
-    kept = {"where": where, "lines": [dataclasses.asdict(line) for line in lines], "details": bench.details}
+
+
+def _write(out: Path, kept: dict[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(kept, indent=1) + "\n")
-    (out / "RESULTS.md").write_text(_page(lines, where))
+    sections = [_section(name, kept[name]) for name in PIECES if name in kept]
+    page = [(HERE / "HEAD.md").read_text(), *sections, (HERE / "NOTES.md").read_text()]
+    (out / "RESULTS.md").write_text("\n\n".join(part.strip() for part in page) + "\n")
 
 
-def _page(lines: Sequence[Line], where: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
-    data = ", ".join(where["data"].values())
-    hurried = " **This was a `--quick` run: fewer rounds and repetitions.**" if where["quick"] else ""
-    return f"""# Measured against peers
+def _section(name: str, record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{package} {version}" for package, version in record["versions"].items())
+    hurried = ", **quick: fewer rounds**" if record["quick"] else ""
+    machine = record["machine"]
+    return f"""## {name}
 
-`make bench` measures all of this in one go, and writes this page and `results.json` (every repetition, every check).{hurried}
+{record["at"]}, {record["repetitions"]} repetitions{hurried}; {machine["cpus"]} cores ({machine["processor"]}), load average
+{machine["load at the end"]:.1f} at the end; data: {", ".join(record["data"].values())}. {versions}.
 
-{where["at"]}, {where["machine"]["cpus"]} cores ({where["machine"]["processor"]}), no accelerator; data: {data}; median of
-{where["repetitions"]} repetitions that took turns, with the least and the greatest; each peer at the fastest of the settings
-tried here, and checked to compute the same. Versions: {versions}.
-
-{markdown(lines)}
-
-{(HERE / "NOTES.md").read_text().strip()}
-"""
+{markdown(record["table"])}"""
 
 
 def _processor() -> str:
