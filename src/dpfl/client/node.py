@@ -145,9 +145,9 @@ class Node:
     def _data_digest(self, client: int) -> str:
         if client not in self._digests:
             rows = self.site.clients[client]
-            digest = hashlib.blake2b(digest_size=16)
+            digest = hashlib.sha256()
             for tensor in (self.site.x[rows], self.site.y[rows]):
-                digest.update(tensor.contiguous().numpy().tobytes())
+                digest.update(tensor.contiguous().numpy().data)
             self._digests[client] = digest.hexdigest()
         return self._digests[client]
 
