@@ -18,7 +18,7 @@ def contenders(work: Work, rounds: int) -> list[Contender]:
     options = {"work": asdict(work), "rounds": rounds}
     threads = [{"threads": 1}, {"threads": 2}]
     formats = [{"memory_format": "contiguous"}, {"memory_format": "channels_last"}][: 1 if work.network == "mlp" else 2]
-    each = partial(Contender, tolerance=1e-4 if work.network == "mlp" else 1e-3)
+    each = partial(Contender, trial={"rounds": 2}, tolerance=1e-4 if work.network == "mlp" else 1e-3)
     return [
         each("dpfl", "benchmarks.client_level_dpfl:run", options),
         each("dpfl, 2 workers", "benchmarks.client_level_dpfl:run", {**options, "workers": 2}),

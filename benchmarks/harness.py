@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Failed(Exception):
 class Contender:
     """A generator function as "module:name", its options, and the settings of which the fastest is taken.
 
+    `trial` holds options that make a run shorter while settings are tried.
     `warm` contenders make all repetitions in one process; others start anew for each, since a run may leave caches behind.
     """
 
@@ -49,6 +50,7 @@ class Contender:
     settings: Sequence[Mapping[str, Any]] = ({},)
     warm: bool = False
     tolerance: float = 1e-4
+    trial: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -166,7 +168,7 @@ def _choose(contender: Contender, expected: Expected, stack: ExitStack, scratch:
 def _try(
     contender: Contender, setting: Mapping[str, Any], expected: Expected, scratch: Path
 ) -> tuple[float, Measured, Process | None]:
-    process = Process(contender, setting, scratch)
+    process = Process(replace(contender, options={**contender.options, **contender.trial}), setting, scratch)
     timed = contender.warm or len(contender.settings) > 1
     try:
         measured = Measured(contender.name, dict(setting), process.ask())

@@ -8,6 +8,8 @@ from benchmarks.report import Line, at_least, peer_over_ours, unavailable
 WORK = "10 clients, tau 3, cnn, DP-SGD"
 ROUNDS = 50
 MODES = ("hooks", "ghost")
+FLOWER = [{"mode": mode} for mode in MODES]
+TRIAL = {"rounds": 6}
 
 
 def contenders(rounds: int) -> list[Contender]:
@@ -16,8 +18,8 @@ def contenders(rounds: int) -> list[Contender]:
     return [
         Contender("dpfl", "benchmarks.run_dpfl:sample_level", options),
         Contender("dpfl, 2 workers", "benchmarks.run_dpfl:sample_level", {**options, "workers": 2}),
-        Contender("Opacus loop", "benchmarks.run_opacus:loop", options, loops),
-        Contender("Flower + Opacus", "benchmarks.run_flower:simulation", options, [{"mode": mode} for mode in MODES]),
+        Contender("Opacus loop", "benchmarks.run_opacus:loop", options, loops, trial=TRIAL),
+        Contender("Flower + Opacus", "benchmarks.run_flower:simulation", options, FLOWER, trial=TRIAL),
     ]
 
 
