@@ -69,3 +69,17 @@ def test_killed_at_ten_random_moments_it_ends_as_if_never_stopped(tmp_path):
     assert result["rounds"] == expected["rounds"] == ROUNDS
     assert result["privacy"]["proven"] == expected["privacy"]["proven"]
     assert counts(run) == [ROUNDS * TAU] * CLIENTS
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path):
+    run = tmp_path / "run"
+    words = ["--out", run, "--workers", 1, *flags(), "--set", "budget.rounds=5000", "--set", "privacy.accountant=rdp"]
+    process = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while finished_rounds(run) < 1 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert f"dpfl run --resume {run}" in said

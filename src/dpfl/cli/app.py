@@ -69,7 +69,12 @@ def run(
     experiment = _recorded(resume) if resume else load(file, set_ or ())
     progress = None if quiet else Live(Console(stderr=True))
     folder = resume or out
-    result = experiment.run(folder, resume is not None, progress, workers, data_dir)
+    try:
+        result = experiment.run(folder, resume is not None, progress, workers, data_dir)
+    except KeyboardInterrupt:
+        where = folder or (progress.folder if progress else "its folder")
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped. Go on with: dpfl run --resume {where}")
+        raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
