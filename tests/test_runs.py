@@ -1,3 +1,4 @@
+import dataclasses
 import importlib.metadata
 import json
 import tomllib
@@ -244,3 +245,12 @@ def test_a_run_without_a_folder_of_its_own_gets_a_new_one(
     folders = {dpfl.train(MODEL, crowd, algorithm, dpfl.Budget(rounds=1), accountant="rdp").folder.resolve() for _ in range(2)}
     assert len(folders) == 2
     assert all(folder.parent == tmp_path / "runs" and folder.name.startswith("dp-fedavg-") for folder in folders)
+
+
+LOST = ["round 1, client 7: x", "round 2, client 3: x"]
+
+
+@pytest.mark.parametrize(("unit", "told"), [("client", ["2 replies"]), ("sample", LOST)])
+def test_a_record_at_client_level_does_not_say_who_was_drawn(result: dpfl.Result, unit: str, told: list[str]) -> None:
+    statement = dataclasses.replace(result.privacy, unit=unit)
+    assert dataclasses.replace(result, lost=LOST, privacy=statement).to_dict()["lost"] == told

@@ -42,8 +42,14 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         numbers = {name: _finite(getattr(self, name)) for name in names}
-        told = {"notes": list(self.notes), "lost": list(self.lost), "folder": str(self.folder)}
+        told = {"notes": list(self.notes), "lost": self._lost_told(), "folder": str(self.folder)}
         return numbers | {"privacy": self.privacy.to_dict()} | told
+
+    def _lost_told(self) -> list[str]:
+        """At client level a name would say who was drawn, which stays with the server: only how many."""
+        if self.privacy.unit != "client" or not self.lost:
+            return list(self.lost)
+        return [f"{len(self.lost)} replies"]
 
 
 def train(
