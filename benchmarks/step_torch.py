@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from benchmarks.common import left, repeated
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, flat, memory_format_of, module_of
 from dpfl.client.gradients import ClippedGradients
-from dpfl.client.local import Holdings, private_steps
+from dpfl.client.holdings import Holdings
+from dpfl.client.local import private_steps
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
@@ -32,7 +33,7 @@ def private(model: str, batch: int, seconds: float) -> Iterator[dict[str, Any]]:
         release = Release(All(), Flat(clip), Gaussian(noise) if noise else None)
         private_steps(
             gradients, data, batch, count, Local(SGD(rate)), release,
-            lambda purpose, step: keyed.generator(purpose, 0, 0, step),
+            lambda purpose: keyed.generator(purpose),
         )  # fmt: skip
 
     def change(**settings: Any) -> str:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpfl.client.chain import ChainPass
 from dpfl.client.gradients import ClippedGradients
 from dpfl.models import FlatModel
 
@@ -66,10 +67,18 @@ def hooks_of(module: nn.Module) -> int:
 
 
 def check(module: nn.Module, x: Tensor, y: Tensor, rows: Tensor | None = None, **options: object) -> ClippedGradients:
-    """Against the rows of a reference: norms, losses, and sums with no, some and every sample clipped."""
-    model = FlatModel(module)
+    """By hand where the model is a chain, then by the rules and hooks that take any model."""
     rows = one_by_one(module, x, y) if rows is None else rows
-    computed = ClippedGradients(model, **options)  # type: ignore[arg-type]
+    computed = ClippedGradients(FlatModel(module), **options)  # type: ignore[arg-type]
+    compare(computed, x, y, rows)
+    if isinstance(computed._pass, ChainPass):
+        computed._pass = computed._next_way()
+        compare(computed, x, y, rows)
+    return computed
+
+
+def compare(computed: ClippedGradients, x: Tensor, y: Tensor, rows: Tensor) -> None:
+    """Against the rows of a reference: norms, losses, and sums with no, some and every sample clipped."""
     norms = rows.double().norm(dim=1).float()
     for bound in (1e9, float(norms.median()) if len(norms) else 1.0, 1e-3):
         found = computed(x, y, clip(bound))
@@ -79,5 +88,4 @@ def check(module: nn.Module, x: Tensor, y: Tensor, rows: Tensor | None = None, *
         assert not found.total.requires_grad
     for part, matrix in computed.rows(x, y):
         assert close(matrix, rows[part])
-    assert hooks_of(module) == 0
-    return computed
+    assert hooks_of(computed.model.module) == 0

@@ -9,11 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.client.gradients import ClippedGradients
-from dpfl.client.local import Holdings, plain_steps, private_steps, shuffled
+from dpfl.client.holdings import Holdings
+from dpfl.client.local import plain_steps, private_steps, shuffled
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
+from dpfl.privacy.noise import gaussian_vector
 
 FEATURES, CLASSES = 12, 4
 
@@ -30,8 +32,8 @@ def images(count: int, seed: int = 1, scale: float = 3.0) -> tuple[Tensor, Tenso
     return sizes * torch.randn(count, FEATURES, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
 
 
-def keyed(seed: int) -> Callable[[str, int], np.random.Generator]:
-    return lambda purpose, step: Keyed(seed).generator(purpose, 0, 0, step)
+def keyed(seed: int) -> Callable[[str], np.random.Generator]:
+    return lambda purpose: Keyed(seed).generator(purpose)
 
 
 def change(
@@ -58,11 +60,12 @@ def by_hand(
     seed: int,
     layers: bool,
 ) -> Tensor:
-    """DP-SGD written out: one image at a time, no line shared with the library but the keys of the randomness."""
+    """DP-SGD written out: one image at a time, no line shared with the library but its random numbers."""
     module, (x, y) = network(), data
     before = torch.cat([p.detach().flatten().clone() for p in module.parameters()])
-    for step in range(steps):
-        coins = keyed(seed)("batch", step).random(len(x))
+    draws, noises = keyed(seed)("batch"), keyed(seed)("sample noise")
+    for _ in range(steps):
+        coins = draws.random(len(x))
         total = [torch.zeros_like(p) for p in module.parameters()]
         for row in range(len(x)):
             if coins[row] >= q:
@@ -75,7 +78,7 @@ def by_hand(
                 group = groups[member // 2] if layers else groups[0]
                 norm = math.sqrt(sum(float(g.double().square().sum()) for g in group))
                 total[member] += gradient * min(1.0, bound / norm)
-        noise = z * clip * torch.from_numpy(keyed(seed)("sample noise", step).standard_normal(len(before), dtype=np.float32))
+        noise = gaussian_vector(len(before), z * clip, noises)
         flat = (torch.cat([t.flatten() for t in total]) + noise) / (q * declared)
         position = 0
         with torch.no_grad():
@@ -98,14 +101,13 @@ def test_private_steps_equal_dp_sgd_written_out_image_by_image(seed: int, layers
 
 
 def seed_of_an_empty_batch(rate: float, count: int) -> int:
-    return next(seed for seed in range(1000) if not len(Poisson(rate).draw(count, keyed(seed)("batch", 0))))
+    return next(seed for seed in range(1000) if not len(Poisson(rate).draw(count, keyed(seed)("batch"))))
 
 
 def test_an_empty_batch_still_releases_noise_and_nothing_but_noise() -> None:
     seed = seed_of_an_empty_batch(0.1, 5)
     found = change(images(5), Release(Poisson(0.1), Flat(2.0), Gaussian(1.5)), declared=5, steps=1, seed=seed)
-    drawn = keyed(seed)("sample noise", 0).standard_normal(len(found), dtype=np.float32)
-    expected = -1.5 * 2.0 * torch.from_numpy(drawn) / (0.1 * 5)
+    expected = -gaussian_vector(len(found), 1.5 * 2.0, keyed(seed)("sample noise")) / (0.1 * 5)
     assert float(found.std()) > 1
     assert torch.allclose(found, expected, atol=1e-5)
 
@@ -120,7 +122,7 @@ def test_the_divisor_is_the_declared_size_and_neither_the_batch_nor_the_images_h
 def test_images_that_no_coin_chose_change_nothing_under_the_same_declared_size() -> None:
     """Nor would they under a divisor that is fixed; a divisor of len(data) or of the batch would move with them."""
     x, y = images(40)
-    seed = next(s for s in range(100) if keyed(s)("batch", 0).random(40)[39] >= 0.3)
+    seed = next(s for s in range(100) if keyed(s)("batch").random(40)[39] >= 0.3)
     release = Release(Poisson(0.3), Flat(0.7), Gaussian(0.8))
     whole = change((x, y), release, declared=40, steps=1, seed=seed)
     assert torch.equal(change((x[:39], y[:39]), release, declared=40, steps=1, seed=seed), whole)
@@ -136,7 +138,7 @@ def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> No
         model = FlatModel(network(wide))
         before = model.read()
         holdings = Holdings(*data, torch.arange(30))
-        generator = lambda purpose, step: keyed(0 if purpose == "batch" else seed)(purpose, step)  # noqa: E731
+        generator = lambda purpose: keyed(0 if purpose == "batch" else seed)(purpose)  # noqa: E731
         private_steps(ClippedGradients(model), holdings, 50, 1, Local(SGD(0.7)), release, generator)
         return model.read() - before
 

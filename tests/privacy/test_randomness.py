@@ -15,12 +15,12 @@ from dpfl.privacy import Keyed, SystemEntropy
 ROOT = Path(__file__).parents[2]
 small = st.integers(0, 10**6)
 purposes = st.one_of(st.sampled_from(["batch", "sample noise", "cohort", "1", "1/2", "a/1/2"]), st.text(max_size=8))
-keys = st.tuples(small, small, purposes, small, small, small)
+keys = st.tuples(small, small, purposes, small, small)
 
 
 def stream(key, size=4):
-    seed, epoch, purpose, round_, client, step = key
-    return tuple(Keyed(seed, epoch).generator(purpose, round_, client, step).bit_generator.random_raw(size).tolist())
+    seed, epoch, purpose, round_, client = key
+    return tuple(Keyed(seed, epoch).generator(purpose, round_, client).bit_generator.random_raw(size).tolist())
 
 
 @given(keys)
@@ -33,7 +33,7 @@ def test_two_keys_share_a_stream_only_if_they_are_the_same(one, other):
     assert (stream(one) == stream(other)) == (one == other)
 
 
-@given(keys, st.sampled_from([0, 1, 3, 4, 5]), st.integers(1, 1000))
+@given(keys, st.sampled_from([0, 1, 3, 4]), st.integers(1, 1000))
 def test_a_change_of_any_one_number_gives_another_stream(key, field, change):
     other = list(key)
     other[field] += change
@@ -46,7 +46,7 @@ def test_another_purpose_gives_another_stream(key, purpose):
         assert not set(stream(key)) & set(stream((*key[:2], purpose, *key[3:])))
 
 
-@given(keys, st.sampled_from([(3, 4), (4, 5), (3, 5), (0, 1)]))
+@given(keys, st.sampled_from([(3, 4), (0, 1)]))
 def test_numbers_that_change_places_give_another_stream(key, places):
     other, (one, two) = list(key), places
     other[one], other[two] = other[two], other[one]
@@ -58,24 +58,23 @@ def test_a_hundred_thousand_keys_have_as_many_beginnings():
     for epoch in range(2):
         keyed = Keyed(7, epoch)
         for purpose in ("batch", "sample noise"):
-            for round_ in range(25):
-                for client in range(25):
-                    for step in range(40):
-                        first.add(int(keyed.generator(purpose, round_, client, step).bit_generator.random_raw()))
-    assert len(first) == 2 * 2 * 25 * 25 * 40
+            for round_ in range(158):
+                for client in range(160):
+                    first.add(int(keyed.generator(purpose, round_, client).bit_generator.random_raw()))
+    assert len(first) == 2 * 2 * 158 * 160
 
 
-def test_streams_of_neighbouring_steps_are_uncorrelated():
-    draws = np.stack([Keyed(0).generator("sample noise", 0, 0, step).standard_normal(20_000) for step in range(12)])
+def test_streams_of_neighbouring_rounds_are_uncorrelated():
+    draws = np.stack([Keyed(0).generator("sample noise", step).standard_normal(20_000) for step in range(12)])
     apart = np.corrcoef(draws)[np.triu_indices(12, 1)]
     assert np.abs(apart).max() < 5 / np.sqrt(20_000)
 
 
 def test_a_key_gives_the_same_stream_in_another_process():
     """A resumed run needs the noise of the first attempt."""
-    script = "from tests.privacy.test_randomness import stream; print(stream((1, 2, 'sample noise', 3, 4, 5)))"
+    script = "from tests.privacy.test_randomness import stream; print(stream((1, 2, 'sample noise', 3, 4)))"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == str(stream((1, 2, "sample noise", 3, 4, 5)))
+    assert found.stdout.strip() == str(stream((1, 2, "sample noise", 3, 4)))
 
 
 def seed_everything():
@@ -88,17 +87,17 @@ def test_the_operating_systems_streams_never_repeat_even_for_the_same_key_and_se
     drawn = set()
     for _ in range(200):
         seed_everything()
-        drawn.add(int(SystemEntropy().generator("sample noise", 1, 2, 3).bit_generator.random_raw()))
+        drawn.add(int(SystemEntropy().generator("sample noise", 1, 2).bit_generator.random_raw()))
     assert len(drawn) == 200
 
 
 def test_keys_do_not_listen_to_global_seeds_nor_disturb_them():
     seed_everything()
-    first, torch_state = stream((0, 0, "batch", 0, 0, 0)), torch.random.get_rng_state()
+    first, torch_state = stream((0, 0, "batch", 0, 0)), torch.random.get_rng_state()
     numpy_state = np.random.get_state()[1].copy()
     np.random.seed(5)
     torch.manual_seed(5)
-    assert stream((0, 0, "batch", 0, 0, 0)) == first
+    assert stream((0, 0, "batch", 0, 0)) == first
     seed_everything()
     SystemEntropy().generator("batch").standard_normal(10)
     Keyed(1).generator("batch").standard_normal(10)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, Randomness, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.noise import gaussian_vector
 
 CLIENTS = 4
 
@@ -82,7 +82,7 @@ def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_
     without.aggregate(good(0))
     assert torch.equal(with_it.state.vector, without.state.vector)
     scope = _digest(coordinator(algorithm, tmp_path / "c").state.vector, *(reply.update for reply in good(0)))
-    noise = torch.from_numpy(Keyed(0, scope=scope).generator("server noise", 0).standard_normal(SIZE, dtype=np.float32))
+    noise = gaussian_vector(SIZE, 1.0, Keyed(0, scope=scope).generator("server noise", 0))
     trainable = slice(0, flat().layout.trainable)
     assert torch.allclose(without.state.vector[trainable], ((1 + noise) / CLIENTS)[trainable])
 
@@ -183,7 +183,7 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     key = Keyed(0, scope=_digest(run.state.vector, *[torch.zeros(SIZE)] * CLIENTS))
     run.aggregate([Reply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
     run.close_round(order.steps)
-    drawn = torch.from_numpy(key.generator("server noise", 0).standard_normal(SIZE, dtype=np.float32))
+    drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))
     multiplier = (1.0**-2 - (2 * 1.0) ** -2) ** -0.5
     trainable = slice(0, flat().layout.trainable)
     assert torch.allclose(run.state.vector[trainable], (multiplier * 0.5 * drawn / 2)[trainable], atol=1e-6)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from dpfl.client.chain import ChainPass
 from dpfl.client.layer_pass import LayerPass
 from dpfl.client.losses import gradients_of, sample_losses
 from dpfl.client.mixing import refuse_mixing
@@ -27,6 +28,7 @@ _ROWS_BLOCK = 1 << 26
 _NOT_FINITE = "A loss or a gradient is not finite; check the data for nan, or lower the learning rate."
 
 T = TypeVar("T")
+Way = ChainPass | LayerPass | RowPass
 Factors = Callable[[Tensor], Tensor]
 
 
@@ -58,11 +60,8 @@ class ClippedGradients:
         self._chunk = chunk
         self._row_chunk = max(1, min(chunk, _ROWS_BLOCK // model.layout.trainable))
         self._checked = False
-        self._pass: LayerPass | RowPass
-        try:
-            self._pass = LayerPass(model)
-        except Unsupported as reason:
-            self._fall_back(reason)
+        self._ways: Iterator[type[Way]] = iter((ChainPass, LayerPass, RowPass))
+        self._pass = self._next_way()
 
     def __call__(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:
         """The clipped sum over a batch; factors maps norms (B, groups) to multipliers (B, groups)."""
@@ -83,19 +82,26 @@ class ClippedGradients:
             self._checked = True
         done = 0
         while done < len(x):
-            size = chunk if isinstance(self._pass, LayerPass) else self._row_chunk
+            size = self._row_chunk if isinstance(self._pass, RowPass) else chunk
             rows = slice(done, min(done + size, len(x)))
             try:
                 found = part(x[rows], y[rows])
             except Unsupported as reason:
-                self._fall_back(reason)
+                self._pass = self._next_way(reason)
                 continue
             yield rows, found
             done = rows.stop
 
-    def _fall_back(self, reason: Unsupported) -> None:
-        _log.info("Per-sample gradients by torch.func, which is slower, because the model has %s.", reason)
-        self._pass = RowPass(self.model)
+    def _next_way(self, reason: Unsupported | None = None) -> Way:
+        """The quickest way that is left: each takes fewer models, or is quicker, than the next."""
+        for way in self._ways:
+            if way is RowPass:
+                _log.info("Per-sample gradients by torch.func, which is slower, because the model has %s.", reason)
+            try:
+                return way(self.model)
+            except Unsupported as found:
+                reason = found
+        raise AssertionError("torch.func takes every model")
 
     @torch.no_grad()
     def _part(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
+from dpfl.client.descent import descent
+from dpfl.client.gradients import ClippedGradients, NonFinite
+from dpfl.client.holdings import Holdings
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
 
-Generator = Callable[[str, int], np.random.Generator]
-"""Purpose and step to a generator of its own."""
-
-
-@dataclass(frozen=True)
-class Holdings:
-    """A client's rows of a larger (shared) data set."""
-
-    x: Tensor
-    y: Tensor
-    rows: Tensor
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = self.rows[batch]
-        return self.x[chosen], self.y[chosen]
+Generator = Callable[[str], np.random.Generator]
+"""A purpose to a generator of its own; the steps of a round draw from it in turn."""
 
 
 def private_steps(
@@ -42,22 +28,22 @@ def private_steps(
     model = gradients.model
     step = local.optimiser.start()
     divisor = release.sampling.expected(size)
-    for index in range(steps):
-        batch = release.sampling.draw(len(data), generator("batch", index))
+    draws, noise = generator("batch"), generator("sample noise")
+    for _ in range(steps):
+        batch = release.sampling.draw(len(data), draws)
         total = gradients(*data.take(torch.from_numpy(batch)), release.clip.factors).total
-        noisy = release.noised(total, generator("sample noise", index)) / divisor
+        noisy = release.noised(total, noise).div_(divisor)
         model.vector[: model.layout.trainable] += step(noisy)
 
 
 def plain_steps(model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator) -> None:
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
-    step = local.optimiser.start()
-    batches = shuffled(len(data), local.batch_size, generator("batch", 0))
-    for _ in range(steps):
-        gradient, loss = plain_gradient(model, *data.take(next(batches)))
+    if not len(data):
+        return
+    batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
+    for loss in descent(model, data, local, steps)(batches):
         if not math.isfinite(loss):
             raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
-        model.vector[: model.layout.trainable] += step(gradient)
 
 
 def shuffled(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:

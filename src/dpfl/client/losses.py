@@ -9,6 +9,8 @@ from torch import Tensor
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 
+aten = torch.ops.aten
+
 
 def checked_scores(scores: object, samples: int) -> Tensor:
     if not isinstance(scores, Tensor) or scores.shape[:1] != (samples,):
@@ -20,6 +22,19 @@ def sample_losses(scores: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of each sample; the mean over positions where a sample has several."""
     losses = F.cross_entropy(checked_scores(scores, len(y)), y, reduction="none")
     return losses if losses.dim() == 1 else losses.flatten(1).mean(1)
+
+
+def losses_and_gradients(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The losses of the samples, and the gradient of their sum at the scores; no graph is built."""
+    if scores.dim() != 2 or y.dim() != 1:
+        with torch.enable_grad():
+            scores = scores.detach().requires_grad_()
+            losses = sample_losses(scores, y)
+        return losses.detach(), torch.autograd.grad(losses.sum(), scores)[0]
+    logs = aten._log_softmax(checked_scores(scores, len(y)), 1, False)
+    losses, total = aten.nll_loss_forward(logs, y, None, 0, -100)
+    g = aten.nll_loss_backward(torch.ones_like(losses), logs, y, None, 0, -100, total)
+    return losses, aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
 
 
 def gradients_of(loss: Tensor, model: FlatModel) -> tuple[Tensor, ...]:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client.gradients import ClippedGradients, NonFinite
-from dpfl.client.local import Generator, Holdings, plain_steps, private_steps
+from dpfl.client.holdings import Holdings
+from dpfl.client.local import Generator, plain_steps, private_steps
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
@@ -84,7 +85,7 @@ class Node:
         self.model.load(vector)
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator("module", 0).integers(2**62)))
+            torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
             if task.samples:
                 size = self.site.declared[task.client]
                 private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator)
@@ -104,7 +105,7 @@ class Node:
             return update, True
         update, inside = clip_vector(update, clip, layout.names, ends)
         if task.clients.shared_by:
-            update = task.clients.noised(update, generator("client noise", 0), share=1 / task.clients.shared_by)
+            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside
 
     def _clipped(self, release: Release) -> ClippedGradients:
@@ -164,5 +165,5 @@ class Node:
             ledger.close()
 
 
-def _keyed(randomness: Randomness, task: Task, purpose: str, step: int) -> np.random.Generator:
-    return randomness.generator(purpose, task.round, task.client, step)
+def _keyed(randomness: Randomness, task: Task, purpose: str) -> np.random.Generator:
+    return randomness.generator(purpose, task.round, task.client)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 
+_BLOCK = 1 << 15
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -29,4 +31,25 @@ class Planned:
 
 
 def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-    return torch.from_numpy(rng.standard_normal(size, dtype=np.float32)).mul_(deviation)
+    """Independent normal numbers by the transform of Box and Muller, a block at a time so that it stays in the cache.
+
+    The squared radius comes from 63 bits, so that the tails reach 9.3 deviations: 24 bits, the width of a float32, would end
+    them at 5.8, and with T releases that alone would cost more than the usual delta.
+    """
+    numbers = np.empty(size + size % 2, np.float32)
+    for start in range(0, len(numbers), _BLOCK):
+        _fill(numbers[start : start + _BLOCK].reshape(2, -1), np.float32(deviation), rng)
+    return torch.from_numpy(numbers[:size])
+
+
+def _fill(pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]], deviation: np.float32, rng: np.random.Generator) -> None:
+    count = pairs.shape[1]
+    bits = rng.bit_generator.random_raw(count + (count + 1) // 2)
+    uniform = np.abs(bits[:count].view(np.int64).astype(np.float32))
+    uniform += 1
+    uniform *= np.float32(2.0**-63)
+    radius = np.sqrt(-2 * np.log(uniform)) * deviation
+    angle = bits[count:].view(np.int32)[:count].astype(np.float32) * np.float32(math.pi * 2.0**-31)
+    np.cos(angle, out=pairs[0])
+    np.sin(angle, out=pairs[1])
+    pairs *= radius

@@ -14,13 +14,13 @@ import numpy as np
 class Randomness(Protocol):
     repeatable: bool
 
-    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
+    def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
         """A generator for one purpose at one place of the run."""
 
 
 @dataclass(frozen=True)
 class Keyed:
-    """A generator per (seed, epoch, scope, purpose, round, client, step), each with a 128-bit key of its own.
+    """A generator per (seed, epoch, scope, purpose, round, client), each with a 128-bit key of its own.
 
     `epoch` counts the runs that used the same ledger before: two runs on the same data never share their noise. `scope` names
     the value that the noise is for: other data or another model under the same round never share theirs either.
@@ -31,10 +31,10 @@ class Keyed:
     scope: str = ""
     repeatable = True
 
-    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
-        text = json.dumps([self.seed, self.epoch, self.scope, purpose, round, client, step])
+    def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        text = json.dumps([self.seed, self.epoch, self.scope, purpose, round, client])
         key = hashlib.blake2b(text.encode(), digest_size=16).digest()
-        return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "little")))
+        return np.random.Generator(np.random.SFC64(int.from_bytes(key, "little")))
 
 
 def scoped(randomness: Randomness, scope: str) -> Randomness:
@@ -44,9 +44,9 @@ def scoped(randomness: Randomness, scope: str) -> Randomness:
 
 @dataclass(frozen=True)
 class SystemEntropy:
-    """A fresh key and counter from the operating system every time; nothing can be repeated, or predicted from a seed."""
+    """A fresh key from the operating system every time; nothing can be repeated, or predicted from a seed."""
 
     repeatable = False
 
-    def generator(self, purpose: str, round: int = 0, client: int = 0, step: int = 0) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(key=secrets.randbits(128), counter=secrets.randbits(256)))
+    def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        return np.random.Generator(np.random.SFC64(secrets.randbits(256)))

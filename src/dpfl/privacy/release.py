@@ -70,6 +70,6 @@ class Release:
         return multiplier * self.sensitivity(largest_weight)
 
     def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
-        """The sum with its noise; `share` is the part of the variance to be added here, the rest being added elsewhere."""
+        """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere."""
         deviation = self.deviation(largest_weight) * share**0.5
-        return total + gaussian_vector(total.numel(), deviation, rng) if deviation else total
+        return gaussian_vector(total.numel(), deviation, rng).add_(total) if deviation else total.clone()
