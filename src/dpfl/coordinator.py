@@ -17,7 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, NoClip, PublicMedian, Quantile, Randomness, Release
 from dpfl.privacy.randomness import scoped
-from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean
+from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
 
 
 @dataclass
@@ -137,8 +137,10 @@ class Coordinator:
         good = self._usable(replies)
         size = self.federated.layout.size
         if self.algorithm.unit == "client":
-            randomness = self._debit_federation(good)
-            update = noisy_mean(good, self._weights, size, state.clients, randomness.generator("server noise", state.round))
+            total = weighted_sum(good, self._weights, size)
+            randomness = self._debit_federation(total, sum(reply.inside for reply in good))
+            rng = randomness.generator("server noise", state.round)
+            update = noisy_mean(total, len(good), self._weights, state.clients, rng)
             self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)
@@ -165,15 +167,15 @@ class Coordinator:
             raise DpflError(f"No reply of round {self.state.round + 1} can be used; the last: {self.lost[-1]}")
         return good
 
-    def _debit_federation(self, replies: Sequence[Reply]) -> Randomness:
+    def _debit_federation(self, total: Tensor, inside: int) -> Randomness:
         """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists.
 
-        A round that is made again after a crash is the same release only if the same updates came in: these name it, and
-        key its noise.
+        A round that is made again after a crash is the same release only if the same sum and count come out: these name it,
+        and key its noise.
         """
         ledger, state = self.federated.ledger, self.state
         assert ledger is not None
-        name = _digest(state.vector, *(reply.update for reply in replies if reply.update is not None))
+        name = f"{_digest(state.vector, total)}-{inside}"
         fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
         event = state.clients.event(len(self.federated.declared))

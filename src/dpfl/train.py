@@ -14,6 +14,7 @@ from torch import nn
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable
 from dpfl.data import Federation
+from dpfl.engines import one_thread
 from dpfl.models import FlatModel
 from dpfl.prepare import Job, prepare
 from dpfl.privacy import Budget, PrivacyStatement, Refused
@@ -92,7 +93,8 @@ def run_rounds(job: Job) -> None:
     while (order := coordinator.next_order()) is not None:
         replies = engine.run(order)
         try:
-            coordinator.aggregate(replies)
+            with one_thread():
+                coordinator.aggregate(replies)
         except Refused:
             coordinator.stopped_by = "epsilon"
             break

@@ -1,4 +1,7 @@
 import math
+import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +13,7 @@ from torch import Tensor, nn
 from dpfl.client.node import Node, Site, ledger_path
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local, Reply, Task
+from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import (
     FixedSize,
@@ -90,12 +94,54 @@ class Collapses(Watcher):
         raise MemoryError("the machine gave way")
 
 
-def test_the_debit_is_on_disk_before_the_model_sees_the_first_image(tmp_path: Path) -> None:
+def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Between the owner's consent and the flush to disk: half a second, and `then`."""
+    debit = Ledger.debit
+
+    def slowly(self: Ledger, *values: Any) -> None:
+        *most, allowed = values
+
+        def consent() -> None:
+            allowed()
+            time.sleep(0.5)
+            then()
+
+        debit(self, *most, consent)
+
+    monkeypatch.setattr(Ledger, "debit", slowly)
+
+
+def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_disk(monkeypatch, lambda: None)
     Watcher.folder, Watcher.seen = tmp_path, []
-    reply = work(site(tmp_path, Watcher()), vector=start(Watcher()))
+    node = Node(site(tmp_path, Watcher()))
+    reply = node.work(PRIVATE, start(Watcher()), "model")
     assert reply.update is not None
-    assert Watcher.seen
-    assert all(held == {EVENT: 2} for held in Watcher.seen)
+    assert spent(tmp_path) == {EVENT: 2}
+    assert Watcher.seen, "it trained"
+    assert all(held == {} for held in Watcher.seen), "and it did so while the disk was written"
+    node.close()
+
+
+def test_a_disk_that_fails_after_training_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    slow_disk(monkeypatch, full)
+    with pytest.raises(DpflError, match="nothing was released"):
+        work(site(tmp_path))
+    assert spent(tmp_path) == {}
+
+
+def test_the_debit_is_awaited_where_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_disk(monkeypatch, lambda: None)
+    node = Node(site(tmp_path, Collapses()))
+    with pytest.raises(MemoryError):
+        node.work(PRIVATE, start(Collapses()), "model")
+    assert spent(tmp_path) == {EVENT: 2}
+    node.close()
 
 
 def test_a_crash_in_training_leaves_the_debit_in_the_ledger_and_no_update(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from dpfl.client.task import Reply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.clip import clip_vector
+from dpfl.privacy.noise import gaussian_vector
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
 from dpfl.server.weights import BySize, Uniform
 
@@ -28,6 +29,10 @@ def updates(count: int, size: int = 6, seed: int = 0) -> list[Reply]:
 
 def release(expected: int, **options: object) -> Release:
     return Release(PoissonSize(expected), Flat(LEVEL), Gaussian(Z), **options)
+
+
+def noisy(replies: list[Reply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
+    return noisy_mean(weighted_sum(replies, weights, size), len(replies), weights, plan, generator)
 
 
 def within(deviation: Tensor, stated: float) -> bool:
@@ -54,8 +59,8 @@ def test_a_reply_without_an_update_adds_nothing_to_a_sum() -> None:
 def test_fault_noise_shrinks_or_the_divisor_follows_when_fewer_clients_reply(present: int) -> None:
     """Whoever answers, the sum is divided by the expected cohort and gets the same noise."""
     replies, weights = updates(10), torch.ones(40)
-    found = noisy_mean(replies[:present], weights, 6, release(8), rng())
-    noise = Z * LEVEL * torch.from_numpy(rng().standard_normal(6, dtype=np.float32))
+    found = noisy(replies[:present], weights, 6, release(8), rng())
+    noise = Z * LEVEL * gaussian_vector(6, 1.0, rng())
     total = torch.zeros(6)
     for reply in replies[:present]:
         total += reply.update
@@ -64,18 +69,18 @@ def test_fault_noise_shrinks_or_the_divisor_follows_when_fewer_clients_reply(pre
 
 @pytest.mark.parametrize("sampling", [PoissonSize(8), FixedSize(8)])
 def test_an_empty_cohort_is_released_as_noise(sampling: PoissonSize) -> None:
-    found = noisy_mean([], torch.ones(40), WIDE, Release(sampling, Flat(LEVEL), Gaussian(Z)), rng())
+    found = noisy([], torch.ones(40), WIDE, Release(sampling, Flat(LEVEL), Gaussian(Z)), rng())
     assert within(found, Z * LEVEL / 8)
 
 
 def test_the_divisor_of_everyone_is_everyone() -> None:
-    found = noisy_mean([], torch.ones(40), WIDE, Release(All(), Flat(LEVEL), Gaussian(Z)), rng())
+    found = noisy([], torch.ones(40), WIDE, Release(All(), Flat(LEVEL), Gaussian(Z)), rng())
     assert within(found, Z * LEVEL / 40)
 
 
 def test_a_private_mean_over_a_full_cohort_is_the_mean_with_noise_around_it() -> None:
     replies = updates(8, WIDE)
-    found = noisy_mean(replies, torch.ones(8), WIDE, Release(All(), Flat(LEVEL), Gaussian(Z)), rng())
+    found = noisy(replies, torch.ones(8), WIDE, Release(All(), Flat(LEVEL), Gaussian(Z)), rng())
     noise = found - torch.stack([reply.update for reply in replies]).mean(0)
     assert within(noise, Z * LEVEL / 8)
     assert abs(float(noise.mean())) < 5 * Z * LEVEL / 8 / math.sqrt(WIDE)
@@ -100,12 +105,12 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
     gone = data.draw(st.integers(0, len(sizes) - 1))
     others = [reply for reply in replies if reply.client != gone]
     divisor = plan.sampling.expected(len(sizes)) * float(weights.mean())
-    whole = noisy_mean(replies, weights, 5, plan, rng(1)) * divisor
-    without = noisy_mean(others, weights, 5, plan, rng(1)) * divisor
+    whole = noisy(replies, weights, 5, plan, rng(1)) * divisor
+    without = noisy(others, weights, 5, plan, rng(1)) * divisor
     stated = plan.sensitivity(float(weights.max()))
     rounding = 1e-5 * (len(sizes) + 10)
     assert float((whole - without).norm()) <= stated + rounding
-    noise = noisy_mean([], weights, 2000, plan, rng(2)) * divisor
+    noise = noisy([], weights, 2000, plan, rng(2)) * divisor
     assert float(noise.std()) == pytest.approx(Z * stated, rel=0.1)
 
 
@@ -113,8 +118,8 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
 def test_the_divisor_of_a_weighted_mean_does_not_depend_on_who_was_drawn(sizes: list[int]) -> None:
     weights = BySize().of(sizes)
     noises = [
-        noisy_mean([], weights, 4, release(1), rng()),
-        noisy_mean([Reply(0, torch.zeros(4))], weights, 4, release(1), rng()),
+        noisy([], weights, 4, release(1), rng()),
+        noisy([Reply(0, torch.zeros(4))], weights, 4, release(1), rng()),
     ]
     assert torch.equal(*noises)
 
@@ -126,25 +131,25 @@ def noised_uploads(present: int, shared_by: int) -> list[Reply]:
 
 @pytest.mark.parametrize("present", [0, 1, 5, 9, 10])
 def test_fault_dropouts_lower_shared_noise_the_server_adds_what_is_missing(present: int) -> None:
-    found = noisy_mean(noised_uploads(present, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
+    found = noisy(noised_uploads(present, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
     assert within(found, Z * LEVEL / 10)
 
 
 def test_shared_noise_of_more_clients_than_expected_is_never_less_than_stated() -> None:
-    found = noisy_mean(noised_uploads(15, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
+    found = noisy(noised_uploads(15, 10), torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
     assert within(found, Z * LEVEL / 10 * math.sqrt(1.5))
 
 
 def test_the_server_adds_no_noise_to_a_full_cohort_that_brought_its_own() -> None:
     replies = noised_uploads(10, 10)
-    found = noisy_mean(replies, torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
+    found = noisy(replies, torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
     assert torch.allclose(found, weighted_sum(replies, torch.ones(40), WIDE) / 10)
 
 
 def test_quantile_noise_pays_for_its_count_out_of_the_same_release() -> None:
     """Fault: adaptive clipping that leaves its count query out of epsilon. z^-2 = z_vector^-2 + (2 sigma_b)^-2."""
     plan = Release(PoissonSize(8), Quantile(LEVEL, count_noise=1.5), Gaussian(Z))
-    found = noisy_mean([], torch.ones(40), WIDE, plan, rng())
+    found = noisy([], torch.ones(40), WIDE, plan, rng())
     vector = (Z**-2 - (2 * 1.5) ** -2) ** -0.5
     assert vector > Z
     assert within(found, vector * LEVEL / 8)

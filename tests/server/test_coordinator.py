@@ -81,7 +81,7 @@ def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_
     with_it.aggregate([*good(0), Reply(2, BAD[problem])])
     without.aggregate(good(0))
     assert torch.equal(with_it.state.vector, without.state.vector)
-    scope = _digest(coordinator(algorithm, tmp_path / "c").state.vector, *(reply.update for reply in good(0)))
+    scope = f"{_digest(coordinator(algorithm, tmp_path / 'c').state.vector, good(0)[0].update)}-1"
     noise = gaussian_vector(SIZE, 1.0, Keyed(0, scope=scope).generator("server noise", 0))
     trainable = slice(0, flat().layout.trainable)
     assert torch.allclose(without.state.vector[trainable], ((1 + noise) / CLIENTS)[trainable])
@@ -180,7 +180,7 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     run = coordinator(algorithm, tmp_path)
     order = run.next_order()
     assert {task.clients.clip.level for task in order.tasks} <= {0.5}
-    key = Keyed(0, scope=_digest(run.state.vector, *[torch.zeros(SIZE)] * CLIENTS))
+    key = Keyed(0, scope=f"{_digest(run.state.vector, torch.zeros(SIZE))}-0")
     run.aggregate([Reply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
     run.close_round(order.steps)
     drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))

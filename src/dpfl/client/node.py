@@ -1,10 +1,12 @@
-"""The node that owns the data: it debits its own ledger, trains, clips, adds its noise, and only then replies."""
+"""The node that owns the data: it debits its own ledger, trains, clips, adds its noise, and replies once all of it is done."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -67,17 +69,40 @@ class Node:
         self._ledgers: dict[int, Ledger] = {}
         self._epochs: dict[int, int] = {}
         self._digests: dict[int, str] = {}
+        self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
     def work(self, task: Task, vector: Tensor, digest: str) -> Reply:
+        """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
+        debits = task.samples is not None and task.samples.private and self.site.ledgers is not None
+        name = self._release_name(task, digest) if debits or task.clients.shared_by else ""
+        randomness = self._randomness(task.client, name, debits)
+        if not debits:
+            return self._reply(task, vector, randomness)
+        debit = self._debit_begun(task, name)
         try:
-            randomness = self._debit(task, digest)
-        except Refused as refusal:
+            if not debit.done() or not debit.exception():
+                reply = self._reply(task, vector, randomness)
+        finally:
+            wait([debit])
+        refusal = debit.exception()
+        if isinstance(refusal, Refused):
             return Reply(task.client, refused=str(refusal))
+        debit.result()
+        return reply
+
+    def _debit_begun(self, task: Task, name: str) -> Future[None]:
+        """Until the owner's limits are known to allow it, or to forbid it."""
+        known = threading.Event()
+        debit = self._clerk.submit(self._debit, task, name, known.set)
+        debit.add_done_callback(lambda _: known.set())
+        known.wait()
+        return debit
+
+    def _reply(self, task: Task, vector: Tensor, randomness: Randomness) -> Reply:
         try:
-            update, inside = self._train(task, vector, randomness)
+            return Reply(task.client, *self._train(task, vector, randomness))
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
-        return Reply(task.client, update, inside)
 
     def _train(self, task: Task, vector: Tensor, randomness: Randomness) -> tuple[Tensor, bool]:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
@@ -116,26 +141,22 @@ class Node:
             self._gradients[groups] = ClippedGradients(self.model, groups)
         return self._gradients[groups]
 
-    def _debit(self, task: Task, digest: str) -> Randomness:
-        """Law 1: the event is on disk before anything derived from the data can leave. Returns the noise's own randomness."""
-        randomness, release = self.site.randomness, task.samples
-        debited = release is not None and release.private and self.site.ledgers is not None
-        if not debited and not task.clients.shared_by:
-            return randomness
-        name = self._release_name(task, digest)
-        if release is not None and debited:
-            if isinstance(randomness, Keyed):
-                randomness = Keyed(randomness.seed, self._epoch(task.client))
-            event = release.event(self.site.declared[task.client])
-            fresh = "" if randomness.repeatable else secrets.token_hex(16)
-            entry = f"{self.site.run}/{name}{fresh}"
-            self._ledger(task.client).debit(self.site.run, entry, event, task.steps, self.site.limit, task.horizon)
-        return scoped(randomness, name)
+    def _randomness(self, client: int, name: str, debits: bool) -> Randomness:
+        """The released value's own, so that nothing else ever has the same noise."""
+        randomness = self.site.randomness
+        if debits and isinstance(randomness, Keyed):
+            if client not in self._epochs:
+                self._epochs[client] = self._clerk.submit(lambda: self._ledger(client).epoch(self.site.run)).result()
+            randomness = Keyed(randomness.seed, self._epochs[client])
+        return scoped(randomness, name) if name else randomness
 
-    def _epoch(self, client: int) -> int:
-        if client not in self._epochs:
-            self._epochs[client] = self._ledger(client).epoch(self.site.run)
-        return self._epochs[client]
+    def _debit(self, task: Task, name: str, allowed: Callable[[], None]) -> None:
+        """In the clerk's thread, which alone opens ledgers."""
+        assert task.samples is not None
+        event = task.samples.event(self.site.declared[task.client])
+        fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
+        entry = f"{self.site.run}/{name}{fresh}"
+        self._ledger(task.client).debit(self.site.run, entry, event, task.steps, self.site.limit, task.horizon, allowed)
 
     def _release_name(self, task: Task, digest: str) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
@@ -162,7 +183,8 @@ class Node:
 
     def close(self) -> None:
         for ledger in self._ledgers.values():
-            ledger.close()
+            self._clerk.submit(ledger.close)
+        self._clerk.shutdown()
 
 
 def _keyed(randomness: Randomness, task: Task, purpose: str) -> np.random.Generator:

@@ -1,5 +1,5 @@
 """Where clients run."""
 
-from dpfl.engines.local import Engine, local_engine
+from dpfl.engines.local import Engine, local_engine, one_thread
 
-__all__ = ["Engine", "local_engine"]
+__all__ = ["Engine", "local_engine", "one_thread"]

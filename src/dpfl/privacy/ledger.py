@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,11 +134,15 @@ class Ledger:
         spent = self.spent(besides=run)
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
-    def debit(self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0) -> None:
+    def debit(
+        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0,
+        allowed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Write down `count` releases of `event` before they are made, or refuse, by the owner's limit or the run's.
 
         `release` names the released value. The same name again is the same value computed again after a crash, which tells
-        nobody anything new: it is not counted twice.
+        nobody anything new: it is not counted twice. `allowed` is called once no limit forbids the releases, while the disk is
+        still to have them; when this returns, it has.
         """
         count = operator.index(count)
         if count < 1:
@@ -160,6 +164,7 @@ class Ledger:
                 "INSERT INTO debits (run, release, event, count, at) SELECT ?, ?, id, ?, ? FROM events WHERE event = ?",
                 (run, release, count, time.time(), encode(event)),
             )
+            allowed()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
