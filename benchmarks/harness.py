@@ -194,7 +194,7 @@ def _once(contender: Contender, setting: Mapping[str, Any], scratch: Path) -> di
 
 def _check_results(measured: Measured, expected: Expected, tolerance: float) -> None:
     """What several contenders give under the same name must be the same vector; the first of them sets what is expected."""
-    for what, path in measured.check.get("results", {}).items():
+    for what, path in measured.check.pop("results", {}).items():
         vector = np.load(path).astype(np.float64)
         whose, right = expected.setdefault(what, (measured.name, vector))
         error = float(np.linalg.norm(vector - right) / np.linalg.norm(right))

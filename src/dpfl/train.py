@@ -91,13 +91,14 @@ def train(
 def run_rounds(job: Job) -> None:
     coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
     while (order := coordinator.next_order()) is not None:
-        replies = engine.run(order)
-        try:
-            with one_thread():
+        # A second thread of this process would take its time from the workers, and wait for them in a loop.
+        with one_thread():
+            replies = engine.run(order)
+            try:
                 coordinator.aggregate(replies)
-        except Refused:
-            coordinator.stopped_by = "epsilon"
-            break
+            except Refused:
+                coordinator.stopped_by = "epsilon"
+                break
         coordinator.close_round(order.steps)
         recorder.close_round(coordinator, order)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import cycle
 from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from dpfl.client.node import Node, Site
 from dpfl.client.task import Order, Reply, Task
-from dpfl.engines.shared import Mapped, SharedFolder
+from dpfl.engines.shared import Mapped, PackedRows, SharedFolder
 from dpfl.errors import DpflError
 
 
@@ -68,26 +70,31 @@ def _work(node: Node, task: Task, vector: Tensor, digest: str) -> Reply:
 
 @dataclass(frozen=True)
 class _Station:
-    """What a worker process is started with."""
+    """What a worker process is started with: little, so that starting it does not wait until it can read."""
 
     site: Site
     x: Mapped
     y: Mapped
+    rows: PackedRows | None
     vector: Mapped
-    update: Mapped
+    slots: tuple[Mapped, ...]
+
+    def node(self) -> Node:
+        clients = self.rows.open() if self.rows else self.site.clients
+        return Node(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients))
 
 
 def _serve(station: _Station, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    vector, update = station.vector.open(), station.update.open()
+    vector, slots = station.vector.open(), cycle([slot.open() for slot in station.slots])
     try:
-        node = Node(replace(station.site, x=station.x.open(), y=station.y.open()))
+        node = station.node()
         while True:
             task, digest = connection.recv()
-            reply = _work(node, task, vector, digest)
+            reply, slot = _work(node, task, vector, digest), next(slots)
             if reply.update is not None:
-                update.copy_(reply.update)
+                slot.copy_(reply.update)
                 reply = replace(reply, update=None)
             connection.send(reply)
     except DpflError as error:
@@ -97,11 +104,11 @@ def _serve(station: _Station, connection: Connection) -> None:
 
 
 class _Worker:
-    """A process, the pipe to it, and the place where it leaves its updates."""
+    """A process, the pipe to it, its tasks in the order that it makes them, and the slots where it leaves its updates."""
 
     def __init__(self, station: _Station) -> None:
         self._station = station
-        self.update = station.update.open()
+        self._slots = [slot.open() for slot in station.slots]
         self.start()
 
     def start(self) -> None:
@@ -110,36 +117,38 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(self._station, theirs), daemon=True)
         self._process.start()
         theirs.close()
-        self.task: Task | None = None
+        self._slot = cycle(self._slots)
+        self.tasks: deque[Task] = deque()
 
     def give(self, task: Task, digest: str) -> None:
         """A worker that died while it had nothing to do is started again first."""
         try:
             self.connection.send((task, digest))
         except OSError:
-            self.stop()
-            self.start()
+            if self.tasks:
+                raise
+            self.restart()
             self.connection.send((task, digest))
-        self.task = task
+        self.tasks.append(task)
 
-    def take(self) -> Reply:
-        """The reply that is waiting; a worker that died is started again, and its client's reply is lost."""
-        task = self.task
-        assert task is not None
-        try:
-            answer = self.connection.recv()
-        except (EOFError, ConnectionResetError):
-            self.stop()
-            self.start()
-            return Reply(task.client, failed="its worker process died")
-        self.task = None
+    def take(self, room: Tensor) -> Reply:
+        """The reply that is waiting, its update copied to `room`."""
+        answer = self.connection.recv()
+        self.tasks.popleft()
+        slot = next(self._slot)
         if isinstance(answer, DpflError):
             raise answer
-        succeeded = not (answer.refused or answer.failed)
-        return replace(answer, update=self.update.clone()) if succeeded else answer
+        return answer if answer.refused or answer.failed else replace(answer, update=room.copy_(slot))
 
-    def stop(self) -> None:
+    def restart(self) -> None:
+        self.dismiss()
+        self.join()
+        self.start()
+
+    def dismiss(self) -> None:
         self.connection.close()
+
+    def join(self) -> None:
         self._process.join(timeout=5)
         if self._process.is_alive():
             self._process.kill()
@@ -151,32 +160,56 @@ class Workers:
 
     def __init__(self, site: Site, size: int, workers: int) -> None:
         self._sizes = site.declared
-        needed = sum(t.numel() * t.element_size() for t in (site.x, site.y)) + 4 * size * (workers + 1)
-        self._shared = SharedFolder(needed)
+        self._updates = torch.empty(0, size)
+        held = isinstance(site.clients, (tuple, list))
+        needed = sum(t.numel() * t.element_size() for t in (site.x, site.y)) + 4 * size * (2 * workers + 1)
+        self._shared = SharedFolder(needed + (8 * sum(site.declared) if held else 0))
         x, y, vector = (self._shared.put(t) for t in (site.x, site.y, torch.zeros(size)))
+        rows = PackedRows.put(self._shared, site.clients) if held else None
         self._vector = vector.open()
-        bare = replace(site, x=torch.empty(0), y=torch.empty(0))
-        stations = [_Station(bare, x, y, vector, self._shared.put(torch.zeros(size))) for _ in range(workers)]
-        self._workers = [_Worker(station) for station in stations]
+        bare = replace(site, x=torch.empty(0), y=torch.empty(0), clients=() if held else site.clients)
+        slots = [tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)]
+        self._workers = [_Worker(_Station(bare, x, y, rows, vector, pair)) for pair in slots]
 
     def run(self, order: Order) -> list[Reply]:
+        """Updates are valid until the next call: the room for them is used again."""
         self._vector.copy_(order.vector)
-        waiting = sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps)[::-1]
+        if len(self._updates) < len(order.tasks):
+            self._updates = torch.empty(len(order.tasks), self._updates.shape[1])
+        room = dict(zip((task.client for task in order.tasks), self._updates, strict=False))
+        waiting = deque(sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps))
+        # A second task in hand saves a worker the wait for the next; of few tasks it could leave another worker idle.
+        ahead = 2 if len(waiting) >= 8 * len(self._workers) else 1
         replies: dict[int, Reply] = {}
-        for worker in self._workers:
-            if waiting:
-                worker.give(waiting.pop(), order.digest)
         while len(replies) < len(order.tasks):
-            busy = {worker.connection: worker for worker in self._workers if worker.task}
+            self._hand_out(waiting, ahead, order.digest)
+            busy = {worker.connection: worker for worker in self._workers if worker.tasks}
             for connection in wait(list(busy)):
-                worker = busy[connection]  # type: ignore[index]
-                reply = worker.take()
+                reply = self._take(busy[connection], room, waiting)  # type: ignore[index]
                 replies[reply.client] = reply
-                if waiting:
-                    worker.give(waiting.pop(), order.digest)
         return [replies[task.client] for task in order.tasks]
+
+    def _hand_out(self, waiting: deque[Task], ahead: int, digest: str) -> None:
+        for depth in range(ahead):
+            for worker in self._workers:
+                if waiting and len(worker.tasks) <= depth:
+                    with suppress(OSError):
+                        worker.give(waiting[0], digest)
+                        waiting.popleft()
+
+    def _take(self, worker: _Worker, room: dict[int, Tensor], waiting: deque[Task]) -> Reply:
+        """A worker that died is started again; the task that it was at has no reply, the one after goes back."""
+        at = worker.tasks[0]
+        try:
+            return worker.take(room[at.client])
+        except (EOFError, ConnectionResetError):
+            waiting.extendleft(list(worker.tasks)[1:])
+            worker.restart()
+            return Reply(at.client, failed="its worker process died")
 
     def close(self) -> None:
         for worker in self._workers:
-            worker.stop()
+            worker.dismiss()
+        for worker in self._workers:
+            worker.join()
         self._shared.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import torch
@@ -47,6 +49,24 @@ class SharedFolder:
 
     def close(self) -> None:
         self._folder.cleanup()
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """The row numbers of many clients, one after the other in one mapped tensor."""
+
+    rows: Mapped
+    ends: Mapped
+
+    @classmethod
+    def put(cls, folder: SharedFolder, clients: Sequence[Tensor]) -> PackedRows:
+        ends = torch.tensor([0, *accumulate(len(rows) for rows in clients)])
+        return cls(folder.put(torch.cat([ends[:0], *clients])), folder.put(ends))
+
+    def open(self) -> Sequence[Tensor]:
+        ends = self.ends.open().tolist()
+        rows = self.rows.open()
+        return [rows[start:end] for start, end in pairwise(ends)]
 
 
 def _remove_leftovers(place: Path) -> None:
