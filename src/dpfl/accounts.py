@@ -12,7 +12,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.calibrate import MOST, affordable
 from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
 
 Answer = TypeVar("Answer")
@@ -21,8 +21,9 @@ GRID = 20
 """While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and quick."""
 
 ADVERSARY = {
-    "sample": "the server, other clients and the public, who may see every update",
-    "client": "other clients and the public, who see the models; the server is trusted with single updates",
+    "step": "the server, other clients and the public, who may see every update",
+    "upload": "the server, other clients and the public, who may see every upload",
+    "round": "other clients and the public, who see the models; the server is trusted with single updates",
     "shared": "other clients and the public; the server, which knows who was drawn and what noise it adds for missing shares, "
     "is trusted",
     "none": "nobody is kept out",
@@ -40,17 +41,24 @@ class Accounts:
     delta: float
     accountant: str
     limit: Limit | None
+    epsilon: float | None = None
 
     @property
     def event(self) -> Event:
-        release = self.algorithm.release
-        assert release is not None
-        return release.event(len(self.declared) if self.algorithm.unit == "client" else 0)
+        return self.algorithm.event(self._population)
+
+    @property
+    def published(self) -> bool:
+        return self.algorithm.variant == "published"
+
+    @property
+    def _population(self) -> int:
+        return len(self.declared) if self.algorithm.scale == "round" else 0
 
     def paths(self) -> list[Path]:
-        if self.algorithm.unit == "sample":
+        if self.algorithm.own_accounts:
             return [ledger_path(self.folder, client) for client in range(len(self.declared))]
-        return [self.folder / "federation.sqlite"] if self.algorithm.unit == "client" else []
+        return [self.folder / "federation.sqlite"] if self.algorithm.scale == "round" else []
 
     def open(self, path: Path) -> Ledger:
         return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
@@ -65,9 +73,24 @@ class Accounts:
         event = self.event
         for spent in self.spent(besides=self.run):
             neighbours_of([*spent, event])
+        if self.published:
+            return [self._claimed_remaining(horizon)] * len(self.paths())
         return [
-            self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run)) for path in self.paths()
+            self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
+            for path in self.paths()
         ]
+
+    def _claimed_remaining(self, horizon: int) -> int:
+        """A published system stops where its paper says; its ledger holds the truth, which no limit would allow."""
+        epsilon, claim = self.epsilon, self.algorithm.claim
+        if epsilon is None:
+            return horizon or MOST
+        if claim.accountant:
+            stated = self.algorithm.stated_event(self._population)
+            return affordable({}, stated, epsilon, self.delta, accountant(claim.accountant), horizon)
+        if claim.formula is None:
+            raise DpflError("This published system claims no epsilon, so none can end it; leave budget.epsilon out.")
+        return next((count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon), horizon or MOST)
 
     def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
         starts = {frozenset(spent.items()) for spent in self.spent(besides=self.run)}
@@ -96,21 +119,27 @@ class Accounts:
         spent = self.spent()
         figures = [accountant(self.accountant).epsilon(events, self.delta) for events in spent]
         claim = self.algorithm.claim
-        claimed = [accountant(claim.accountant).epsilon(e, self.delta) for e in spent] if claim.accountant else [math.nan]
-        names = [str(client) for client in range(len(spent))] if self.algorithm.unit == "sample" else ["every client"]
+        claimed = [self._claimed(events) for events in spent]
+        names = [str(client) for client in range(len(spent))] if self.algorithm.own_accounts else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
             neighbours=neighbours_of([self.event]),
             delta=self.delta,
-            adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.unit],
+            adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale],
             accountant=self.accountant,
             proven=max(figures),
-            claimed=None if math.isnan(max(claimed)) else max(claimed),
+            unaccounted=self.algorithm.leaks,
+            claimed=None if None in claimed else max(figure for figure in claimed if figure is not None),
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
             assumptions=self._assumptions(randomness),
         )
+
+    def _claimed(self, spent: Spent) -> float | None:
+        """The releases as the paper counts them; what it leaves out costs nothing there."""
+        count = spent.get(self.event, 0) - self.algorithm.before.get(self.event, 0)
+        return self.algorithm.claim.epsilon(max(count, 0), self.algorithm.stated_event(self._population), self.delta)
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(
@@ -127,7 +156,7 @@ class Accounts:
 
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
         facts = ["the sizes of the clients, the settings and the test set are public"]
-        if self.algorithm.unit == "client" and not isinstance(self.algorithm.clients.sampling, All):
+        if self.algorithm.scale == "round" and not isinstance(self.algorithm.clients.sampling, All):
             facts.append("nobody but the server learns who was drawn into a cohort, nor how many")
         if self.algorithm.clients.shared_by:
             alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)

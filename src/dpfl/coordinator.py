@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -16,8 +16,11 @@ from dpfl.client.task import Order, Reply, Task
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, NoClip, PublicMedian, Quantile, Randomness, Release
+from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
+from dpfl.server.steps import Facts, Seen, Situation
 
 
 @dataclass
@@ -30,9 +33,12 @@ class State:
     clients: Release
     remaining: list[int]
     round: int = 0
+    tau: int = 0
     iterations: int = 0
     bytes: int = 0
     seconds: float = 0.0
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -61,48 +67,54 @@ class Coordinator:
         self.stopped_by = ""
         self.lost: list[str] = []
         self._randomness, self._probe = randomness, probe
-        self._weights = algorithm.weights.of(federated.declared)
+        self._weights = algorithm.weights.of(federated.declared) if state.weights is None else state.weights
+        self._facts = _facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
         self._cohort: tuple[int, ...] = ()
+        self._taken = 0
 
     def next_order(self) -> Order | None:
         """1: the cohort and tau, inside every budget; None is the end."""
         state = self.state
         if self.stopped_by or self._out_of_time() or self._out_of_privacy():
             return None
+        self._find_weights()
         self._find_public_clip()
         steps = self._steps()
         rng = self._randomness.generator("cohort", state.round)
         drawn = state.clients.sampling.draw(len(self.federated.declared), rng)
-        self._cohort = tuple(int(client) for client in drawn if self.algorithm.unit != "sample" or state.remaining[client] > 0)
+        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or state.remaining[client] > 0)
         traffic = self._traffic(self.clients_shown)
         if self.budget.bytes is not None and state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return None
         state.bytes += traffic
+        self._taken = steps
         return self._order(self._cohort, steps, state.clients)
 
-    def _order(self, clients: Sequence[int], steps: int, release: Release) -> Order:
+    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | None = None) -> Order:
         state, planned = self.state, self.budget.rounds
         horizon = self.algorithm.steps.total(planned) - state.iterations if planned else 0
-        tasks = tuple(
-            Task(state.round, client, steps, self.algorithm.local, release, state.samples, max(horizon, 0))
-            for client in clients
-        )
+        task = Task(
+            state.round, 0, steps, self.algorithm.local, release, state.samples, max(horizon, 0),
+            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
+        )  # fmt: skip
+        tasks = tuple(replace(task, client=client) for client in clients)
         return Order(state.round, steps, tasks, state.vector, _digest(state.vector))
 
     @property
     def clients_shown(self) -> int:
         """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
-        if self.algorithm.unit == "client":
+        if self.algorithm.scale == "round":
             return round(self.state.clients.sampling.expected(len(self.federated.declared)))
         return len(self._cohort)
 
     def _steps(self) -> int:
-        tau = self.algorithm.steps.next(self.state.round)
-        if self.algorithm.unit != "sample":
-            return tau
-        return min(tau, *(left for left in self.state.remaining if left > 0))
+        """tau, inside what privacy leaves to the client that has least."""
+        state, each = self.state, self.algorithm.scale == "step"
+        left = min((left for left in state.remaining if left > 0), default=MOST) if each else MOST
+        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory)
+        return min(self.algorithm.steps.next(now), left)
 
     def _out_of_time(self) -> bool:
         self.state.seconds = time.monotonic() - self._clock
@@ -121,13 +133,23 @@ class Coordinator:
         """The model down and the update up, four bytes a number."""
         return 2 * 4 * self.federated.layout.size * clients
 
+    def _find_weights(self) -> None:
+        """Once, before the first round: weights that clients are asked for, by a release that they pay for."""
+        survey, declared = self.algorithm.weights.survey, self.federated.declared
+        if survey is None or self.state.weights is not None:
+            return
+        replies = self._probe(self._order(range(len(declared)), 0, self.state.clients, survey))
+        answers = {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
+        self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
+        self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+
     def _find_public_clip(self) -> None:
         """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
         clip = self.state.clients.clip
         if not isinstance(clip, PublicMedian):
             return
         unclipped = Release(self.state.clients.sampling, NoClip())
-        replies = self._probe(self._order(self.federated.public, self.algorithm.steps.next(self.state.round), unclipped))
+        replies = self._probe(self._order(self.federated.public, self._steps(), unclipped))
         norms = [float(reply.update.norm()) for reply in replies if reply.update is not None]
         self.state.clients = replace(self.state.clients, clip=clip.adapt(norms))
 
@@ -136,7 +158,7 @@ class Coordinator:
         state = self.state
         good = self._usable(replies)
         size = self.federated.layout.size
-        if self.algorithm.unit == "client":
+        if self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             randomness = self._debit_federation(total, sum(reply.inside for reply in good))
             rng = randomness.generator("server noise", state.round)
@@ -144,8 +166,18 @@ class Coordinator:
             self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)
+            self._learn(good)
         state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update)
         self._keep_variances_positive()
+
+    def _learn(self, good: Sequence[Reply]) -> None:
+        """What the step policy takes from the round: released updates, and raw values where it asks for them."""
+        updates = {reply.client: reply.update for reply in good if reply.update is not None}
+        if not updates:
+            return
+        raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
+        seen = Seen(self._facts, self.state.round, self._taken, self.state.vector, updates, raw)
+        self.state.memory = self.algorithm.steps.learn(seen, self.state.memory)
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
         """Refusals and failures cost their own reply; a client whose loss is not a number ends the run."""
@@ -156,7 +188,7 @@ class Coordinator:
                     f"Training diverged at client {reply.client} in round {self.state.round + 1}: {reply.failed} "
                     "The last good checkpoint is kept; lower the learning rate, then start anew."
                 )
-            if reply.refused and self.algorithm.unit == "sample":
+            if reply.refused and self.algorithm.own_accounts:
                 self.state.remaining[reply.client] = 0
             problem = reply.refused or reply.failed or _fault(reply.update, self.federated.layout.size)
             if problem:
@@ -201,13 +233,23 @@ class Coordinator:
     def close_round(self, steps: int) -> None:
         """4: count what the round used."""
         state = self.state
-        if self.algorithm.unit == "sample":
+        if self.algorithm.own_accounts:
+            releases = steps if self.algorithm.scale == "step" else 1
             for client in self._cohort:
-                state.remaining[client] = max(0, state.remaining[client] - steps)
-        elif self.algorithm.unit == "client":
+                state.remaining[client] = max(0, state.remaining[client] - releases)
+        elif self.algorithm.scale == "round":
             state.remaining[0] -= 1
         state.round += 1
+        state.tau = steps
         state.iterations += steps
+
+
+def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
+    samples = state.samples
+    batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
+    multiplier, clip = (samples.multiplier, samples.clip.level) if samples else (0.0, 0.0)
+    rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
+    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist())
 
 
 def _digest(*tensors: Tensor) -> str:

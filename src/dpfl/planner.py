@@ -61,6 +61,9 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
     if budget.epsilon is None or budget.rounds is None:
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
     count = algorithm.releases_in(budget.rounds)
-    chosen = proving(by or default_for(release.sampling.event(1.0, population)))
-    z = noise_for(lambda z: {release.sampling.event(z, population): count}, budget.epsilon, budget.delta, chosen)
+    claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
+    chosen = proving(claimed or by or default_for(release.sampling.event(1.0, population)))
+    z = noise_for(
+        lambda z: algorithm.before | {release.sampling.event(z, population): count}, budget.epsilon, budget.delta, chosen
+    )
     return algorithm.with_noise(z)

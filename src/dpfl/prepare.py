@@ -67,7 +67,7 @@ def prepare(
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
-    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    algorithm = with_planned_noise(algorithm.fitted(flat.layout), budget, len(federation.sizes), accountant)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
@@ -76,8 +76,9 @@ def prepare(
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
-    limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and algorithm.unit != "none" else None
-    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit)
+    enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
+    limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
+    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon)
     fresh, meter = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
@@ -90,7 +91,7 @@ def prepare(
     )  # fmt: skip
     engine = local_engine(site, flat.layout.size, workers)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
-    central = accounts.open(accounts.paths()[0]) if algorithm.unit == "client" else None
+    central = accounts.open(accounts.paths()[0]) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run)
     metrics = folder.metrics()
@@ -200,7 +201,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
     if entropy == "system":
         return SystemEntropy()
-    if accounts.algorithm.unit != "client":
+    if accounts.algorithm.scale != "round":
         return Keyed(seed)
     ledger = accounts.open(accounts.paths()[0])
     try:
@@ -215,7 +216,8 @@ def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> tuple[State,
     remaining = accounts.remaining(horizon)
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
-    meter = accounts.meter(remaining, horizon) if remaining else None
+    # Epsilon of a run under way is shown where it is proven.
+    meter = accounts.meter(remaining, horizon) if remaining and algorithm.variant == "sound" else None
     vector = model.read()
     return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining), meter
 

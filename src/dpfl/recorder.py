@@ -45,8 +45,8 @@ class Recorder:
         """The checkpoint comes last: a crash before it makes the round again, with the same noise and no second debit."""
         state = coordinator.state
         accuracy, loss = self.evaluate(coordinator) if state.round % self.every == 0 else (None, None)
-        releases = state.iterations if coordinator.algorithm.unit == "sample" else state.round
-        clip = state.clients.clip.level if coordinator.algorithm.unit == "client" else None
+        releases = state.iterations if coordinator.algorithm.scale == "step" else state.round
+        clip = state.clients.clip.level if coordinator.algorithm.scale == "round" else None
         row = Row(
             round=state.round,
             steps=order.steps,

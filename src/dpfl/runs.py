@@ -52,6 +52,10 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
+MEMORY = "memory."
+"""Before the names of what a step policy remembers."""
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
@@ -106,8 +110,11 @@ class RunFolder:
             ) from error
 
     def save_checkpoint(self, state: State) -> None:
-        tensors = {"vector": state.vector.contiguous(), "velocity": state.velocity.contiguous()}
-        seals = json.dumps([vector_sha256(tensor) for tensor in tensors.values()])
+        tensors = {"vector": state.vector, "velocity": state.velocity}
+        tensors |= {"weights": state.weights} if state.weights is not None else {}
+        tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
         self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
 
     def has_checkpoint(self) -> bool:
@@ -120,13 +127,15 @@ class RunFolder:
         path = self.file("checkpoint.safetensors")
         try:
             with safe_open(path, "pt") as file:
-                vector, velocity = file.get_tensor("vector"), file.get_tensor("velocity")
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 numbers, seals = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
-            if seals != [vector_sha256(vector), vector_sha256(velocity)]:
+            if seals != {name: vector_sha256(tensor) for name, tensor in tensors.items()}:
                 raise ValueError("its numbers have changed since it was written")
+            vector, velocity = tensors["vector"], tensors["velocity"]
             if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
                 raise ValueError("it belongs to another model")
-            return _state(fresh, vector, velocity, numbers)
+            memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
+            return replace(_state(fresh, vector, velocity, numbers), memory=memory, weights=tensors.get("weights"))
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."
@@ -146,6 +155,7 @@ class RunFolder:
 def _numbers(state: State) -> dict[str, Any]:
     return {
         "round": state.round,
+        "tau": state.tau,
         "iterations": state.iterations,
         "bytes": state.bytes,
         "seconds": state.seconds,
@@ -158,7 +168,7 @@ def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str,
     samples, clients = numbers["clips"]
     return State(
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
-        [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["iterations"]),
+        [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
         int(numbers["bytes"]), float(numbers["seconds"]),
     )  # fmt: skip
 

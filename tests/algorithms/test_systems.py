@@ -289,7 +289,9 @@ def test_an_unknown_word_is_answered_with_the_nearest(system: str, options: dict
 def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
-    assert algorithm.unit == {"fedavg": "none", "ce-fedavg": "none", "dp-fedavg": "client", "fedavg-dp": "sample"}[name]
+    units = {"fedavg": "none", "ce-fedavg": "none", "dp-fedavg": "client", "dp-fedavg-wav": "client"}
+    assert algorithm.unit == units.get(name, "sample")
+    assert algorithm.variant == "sound"
 
 
 @pytest.mark.parametrize(

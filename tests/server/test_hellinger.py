@@ -10,7 +10,8 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy.events import ADD_REMOVE, REPLACE
-from dpfl.server.hellinger import distribution, hellinger_distance, hellinger_weights, private_histogram
+from dpfl.privacy.histogram import distribution, private_histogram
+from dpfl.server.hellinger import hellinger_distance, hellinger_weights
 
 COUNTS = st.lists(st.lists(st.integers(0, 10_000), min_size=4, max_size=4), min_size=1, max_size=6)
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dpfl.errors import DpflError
-from dpfl.server.steps import Fixed
+from dpfl.server.steps import Facts, Fixed, Situation
 from dpfl.server.update import ServerUpdate
 
 
@@ -35,7 +35,8 @@ def test_a_rate_of_nothing_or_a_momentum_of_one_is_refused(rate: float, momentum
 
 def test_fixed_steps_are_the_same_every_round_and_add_up() -> None:
     steps = Fixed(7)
-    assert [steps.next(round) for round in range(4)] == [7] * 4
+    facts = Facts(None, 0.1, 1.0, 1.0, 10, (), ())
+    assert [steps.next(Situation(facts, 100, 100, tau)) for tau in (0, 7, 3)] == [7] * 3
     assert steps.total(9) == 63
 
 

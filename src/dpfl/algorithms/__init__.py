@@ -9,18 +9,28 @@ from typing import Any
 from pydantic import ValidationError, validate_call
 
 from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.ali_dpfl import ali_dpfl
+from dpfl.algorithms.als_dpfl import als_dpfl
 from dpfl.algorithms.ce_fedavg import ce_fedavg
 from dpfl.algorithms.dp_fedavg import dp_fedavg
+from dpfl.algorithms.dp_fedavg_wav import dp_fedavg_wav
+from dpfl.algorithms.dp_sgd_wav import dp_sgd_wav
 from dpfl.algorithms.fedavg import fedavg
 from dpfl.algorithms.fedavg_dp import fedavg_dp
+from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.options import choose, nearest
 from dpfl.errors import DpflError
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "ali-dpfl": ali_dpfl,
+    "als-dpfl": als_dpfl,
     "fedavg": fedavg,
     "ce-fedavg": ce_fedavg,
     "dp-fedavg": dp_fedavg,
+    "dp-fedavg-wav": dp_fedavg_wav,
+    "dp-sgd-wav": dp_sgd_wav,
     "fedavg-dp": fedavg_dp,
+    "hw-dpfl": hw_dpfl,
 }
 
 
@@ -42,4 +52,19 @@ def from_name(name: str, **options: Any) -> Algorithm:
         raise DpflError(f"algorithm.{place}: {problem} (it is {first['input']!r}).") from None
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "Claim", "ce_fedavg", "dp_fedavg", "fedavg", "fedavg_dp", "from_name", "options_of"]
+__all__ = [
+    "ALGORITHMS",
+    "Algorithm",
+    "Claim",
+    "ali_dpfl",
+    "als_dpfl",
+    "ce_fedavg",
+    "dp_fedavg",
+    "dp_fedavg_wav",
+    "dp_sgd_wav",
+    "fedavg",
+    "fedavg_dp",
+    "from_name",
+    "hw_dpfl",
+    "options_of",
+]

@@ -7,13 +7,16 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from dpfl.errors import DpflError
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
 from dpfl.privacy.clip import Clip
+from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.sampling import Sampling
 from dpfl.server.weights import BySize, Uniform, Weights
 
 Part = TypeVar("Part")
+
+VARIANTS = {"sound": True, "published": False}
 
 
 def nearest(word: str, words: object) -> str:
@@ -42,6 +45,16 @@ def layer_clip_of(name: str, level: float) -> Clip:
     """Clips of one fixed level."""
     parts: dict[str, Clip] = {"flat": Flat(level), "per-layer": PerLayer(level)}
     return choose("clipping", name, parts)
+
+
+def haar_noise_of(multiplier: float | None, weights: str, by_layer: bool, energies: tuple[float, ...]) -> HaarNoise | Planned:
+    """Noise on Haar coefficients, as given, or to be planned from the budget."""
+    noise = HaarNoise(1.0 if multiplier is None else multiplier, weights, by_layer, energies)
+    return Planned(noise) if multiplier is None else noise
+
+
+def poisson_cohort_of(size: int | None) -> Sampling:
+    return All() if size is None else PoissonSize(size)
 
 
 def noise_of(multiplier: float | None) -> Gaussian | Planned:

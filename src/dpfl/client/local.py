@@ -16,6 +16,7 @@ from dpfl.client.holdings import Holdings
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
+from dpfl.privacy.clip import Clip, Measuring
 
 Generator = Callable[[str], np.random.Generator]
 """A purpose to a generator of its own; the steps of a round draw from it in turn."""
@@ -31,9 +32,21 @@ def private_steps(
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)
-        total = gradients(*data.take(torch.from_numpy(batch)), release.clip.factors).total
-        noisy = release.noised(total, noise).div_(divisor)
+        if release.realised and not len(batch):
+            continue
+        total = clipped_sum(gradients, release.clip, *data.take(torch.from_numpy(batch)))
+        noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
         model.vector[: model.layout.trainable] += step(noisy)
+
+
+def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
+    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own."""
+    if not isinstance(clip, Measuring):
+        return gradients(x, y, clip.factors).total
+    total = torch.zeros(gradients.model.layout.trainable)
+    for _, rows in gradients.rows(x, y):
+        total += clip.factors(clip.norms(rows)) @ rows
+    return total
 
 
 def plain_steps(model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator) -> None:

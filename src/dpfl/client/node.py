@@ -16,13 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpfl.client.gradients import ClippedGradients, NonFinite
+from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.holdings import Holdings
 from dpfl.client.local import Generator, plain_steps, private_steps
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
 from dpfl.privacy.clip import Groups, Model, clip_vector
+from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
 
 OPEN_LEDGERS = 256
@@ -73,12 +75,12 @@ class Node:
 
     def work(self, task: Task, vector: Tensor, digest: str) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
-        debits = task.samples is not None and task.samples.private and self.site.ledgers is not None
-        name = self._release_name(task, digest) if debits or task.clients.shared_by else ""
-        randomness = self._randomness(task.client, name, debits)
-        if not debits:
+        paid = self._paid(task)
+        name = self._release_name(task, digest) if paid or task.clients.shared_by else ""
+        randomness = self._randomness(task.client, name, paid is not None)
+        if paid is None:
             return self._reply(task, vector, randomness)
-        debit = self._debit_begun(task, name)
+        debit = self._debit_begun(task, name, *paid)
         try:
             if not debit.done() or not debit.exception():
                 reply = self._reply(task, vector, randomness)
@@ -90,17 +92,33 @@ class Node:
         debit.result()
         return reply
 
-    def _debit_begun(self, task: Task, name: str) -> Future[None]:
+    def _paid(self, task: Task) -> tuple[Event, int] | None:
+        """What this client's own ledger pays for the task, and how often."""
+        if self.site.ledgers is None:
+            return None
+        if task.survey:
+            return task.survey.event, 1
+        if task.upload and task.upload.private:
+            return task.upload.event(1), 1
+        if task.samples and task.samples.private:
+            event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
+            return event, task.steps
+        return None
+
+    def _debit_begun(self, task: Task, name: str, event: Event, count: int) -> Future[None]:
         """Until the owner's limits are known to allow it, or to forbid it."""
         known = threading.Event()
-        debit = self._clerk.submit(self._debit, task, name, known.set)
+        debit = self._clerk.submit(self._debit, task, name, event, count, known.set)
         debit.add_done_callback(lambda _: known.set())
         known.wait()
         return debit
 
     def _reply(self, task: Task, vector: Tensor, randomness: Randomness) -> Reply:
+        if task.survey:
+            return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
         try:
-            return Reply(task.client, *self._train(task, vector, randomness))
+            update, inside = self._train(task, vector, randomness)
+            return Reply(task.client, update, inside, raw=self._raw(task, vector, randomness) if task.raw else None)
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
 
@@ -126,12 +144,37 @@ class Node:
             clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
             return clipped - vector, inside
         update = self.model.vector - vector
+        if task.upload:
+            update, inside = clip_vector(update, task.upload.clip, layout.names, ends)
+            return task.upload.noised(update, generator("upload noise")), inside
         if isinstance(clip, NoClip):
             return update, True
         update, inside = clip_vector(update, clip, layout.names, ends)
         if task.clients.shared_by:
             update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside
+
+    def _answer(self, task: Task, survey: Survey, randomness: Randomness) -> np.ndarray:
+        labels = self.site.y[self.site.clients[task.client]].numpy()
+        return survey.answer(labels, self.site.classes, _keyed(randomness, task, "survey"))
+
+    def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
+        """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
+        assert task.samples is not None
+        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        drawn = task.samples.sampling.draw(len(data), _keyed(randomness, task, "raw batch"))
+        batch = data.take(torch.from_numpy(drawn if len(drawn) else np.arange(len(data))))
+        trained = self.model.read()
+        after, loss_after = plain_gradient(self.model, *batch)
+        self.model.load(vector)
+        before, loss_before = plain_gradient(self.model, *batch)
+        self.model.load(trained)
+        return {
+            "losses": np.array(abs(loss_after - loss_before)),
+            "gradients": np.array(float((after - before).norm())),
+            "distance": np.array(float((trained - vector).norm())),
+            "gradient": before.numpy(),
+        }
 
     def _clipped(self, release: Release) -> ClippedGradients:
         layout = self.model.layout
@@ -150,13 +193,11 @@ class Node:
             randomness = Keyed(randomness.seed, self._epochs[client])
         return scoped(randomness, name) if name else randomness
 
-    def _debit(self, task: Task, name: str, allowed: Callable[[], None]) -> None:
+    def _debit(self, task: Task, name: str, event: Event, count: int, allowed: Callable[[], None]) -> None:
         """In the clerk's thread, which alone opens ledgers."""
-        assert task.samples is not None
-        event = task.samples.event(self.site.declared[task.client])
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.site.run}/{name}{fresh}"
-        self._ledger(task.client).debit(self.site.run, entry, event, task.steps, self.site.limit, task.horizon, allowed)
+        self._ledger(task.client).debit(self.site.run, entry, event, count, self.site.limit, task.horizon, allowed)
 
     def _release_name(self, task: Task, digest: str) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""

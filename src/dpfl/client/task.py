@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
 from dpfl.client.optimisers import Optimiser
 from dpfl.privacy import Release
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.release import Upload
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Local:
 
 @dataclass(frozen=True)
 class Task:
-    """One client's work in one round; the model's vector travels beside it."""
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well."""
 
     round: int
     client: int
@@ -29,6 +33,9 @@ class Task:
     clients: Release
     samples: Release | None = None
     horizon: int = 0
+    raw: bool = False
+    upload: Upload | None = None
+    survey: Survey | None = None
 
 
 @dataclass(frozen=True)
@@ -52,3 +59,4 @@ class Reply:
     refused: str = ""
     failed: str = ""
     diverged: bool = False
+    raw: Mapping[str, np.ndarray] | None = None

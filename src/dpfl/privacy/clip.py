@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -36,7 +36,15 @@ class Clip(Protocol):
         """Norms of (units, groups) to multipliers of the same shape."""
 
 
-def _check_level(level: float) -> None:
+@runtime_checkable
+class Measuring(Protocol):
+    """A clip that bounds something else than the norm of the vector."""
+
+    def norms(self, rows: Tensor) -> Tensor:
+        """What is bounded, for each row (units, n)."""
+
+
+def check_level(level: float) -> None:
     if not (level >= SMALLEST and math.isfinite(level)):
         raise DpflError(f"The clip level must be a positive number, not {level}; 1.0 is a common start.")
 
@@ -47,7 +55,7 @@ def shrink(norms: Tensor, bound: float) -> Tensor:
     return factors.where(factors > SMALLEST**2, 0.0)
 
 
-def _together(names: Sequence[str]) -> Groups:
+def together(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
@@ -58,10 +66,10 @@ class Flat:
     level: float
 
     def __post_init__(self) -> None:
-        _check_level(self.level)
+        check_level(self.level)
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return _together(names)
+        return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return shrink(norms, self.level)
@@ -74,7 +82,7 @@ class PerLayer:
     level: float
 
     def __post_init__(self) -> None:
-        _check_level(self.level)
+        check_level(self.level)
 
     def groups(self, names: Sequence[str]) -> Groups:
         layers: dict[str, list[int]] = {}
@@ -101,7 +109,7 @@ class Quantile:
     count_noise: float = 4.0
 
     def __post_init__(self) -> None:
-        _check_level(self.level)
+        check_level(self.level)
         if not 0 < self.quantile < 1:
             raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
         if not self.count_noise > 0:
@@ -110,7 +118,7 @@ class Quantile:
             raise DpflError(f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is usual.")
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return _together(names)
+        return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return shrink(norms, self.level)
@@ -138,10 +146,10 @@ class PublicMedian:
     level: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_level(self.level)
+        check_level(self.level)
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return _together(names)
+        return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return shrink(norms, self.level)
@@ -163,7 +171,7 @@ class NoClip:
     level: float = math.inf
 
     def groups(self, names: Sequence[str]) -> Groups:
-        return _together(names)
+        return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
         return torch.ones_like(norms)
@@ -175,11 +183,16 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
     return torch.stack([squares[list(members)].sum() for members in groups]).sqrt()
 
 
+def _norm(vector: Tensor, clip: Clip) -> Tensor:
+    """By the clip's own measure, where it has one."""
+    return clip.norms(vector[None]) if isinstance(clip, Measuring) else vector.square().sum().sqrt()[None]
+
+
 def clip_vector(vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int]) -> tuple[Tensor, bool]:
     """One unit's vector inside its bound, and whether it was inside before."""
     groups = clip.groups(names)
     if len(groups) == 1:
-        factor = clip.factors(vector.square().sum().sqrt()[None, None])
+        factor = clip.factors(_norm(vector, clip)[None])
         return vector * factor[0], bool(factor >= 1)
     factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
     clipped = vector.clone()

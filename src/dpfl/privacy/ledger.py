@@ -125,13 +125,16 @@ class Ledger:
     def epsilon(self, delta: float, by: str = "pld") -> float:
         return accountant(by).epsilon(self.spent(), delta)
 
-    def remaining(self, event: Event, limit: Limit | None = None, horizon: int = 0, run: str = "") -> int:
-        """How many releases of `event` the owner's limit and the run's leave room for, beside those of other runs.
-
-        At most `horizon`, where one is given.
+    def remaining(
+        self, event: Event, limit: Limit | None = None, horizon: int = 0, run: str = "", before: Spent | None = None
+    ) -> int:
+        """How many releases of `event` the owner's limit and the run's leave room for, beside those of other runs and those
+        that this one makes `before`. At most `horizon`, where one is given.
         """
         limits = [bound for bound in (self.limit, limit) if bound]
         spent = self.spent(besides=run)
+        for other, count in (before or {}).items():
+            spent = add(spent, other, count)
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
     def debit(

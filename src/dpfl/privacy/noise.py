@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -24,10 +25,31 @@ class Gaussian:
         if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
             raise DpflError(f"The noise multiplier must be a positive number, not {self.multiplier}.")
 
+    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+        return gaussian_vector(size, deviation, rng)
+
 
 @dataclass(frozen=True)
 class Planned:
-    """Gaussian noise whose multiplier is still to be found, from the budget, before the first round."""
+    """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""
+
+    like: Any = None
+
+    @property
+    def multiplier(self) -> float:
+        raise DpflError("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+
+    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+        return torch.full((size,), self.multiplier)
+
+
+class Noise(Protocol):
+    @property
+    def multiplier(self) -> float:
+        """Deviation over the level of the clip, as it is stated."""
+
+    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+        """Noise for a sum of this size."""
 
 
 def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Tensor:

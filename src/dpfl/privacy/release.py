@@ -5,6 +5,8 @@ DP-SGD and DP-FedAvg are this one operation at two scales. A release alone knows
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,7 +15,8 @@ from torch import Tensor
 from dpfl.errors import DpflError
 from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
 from dpfl.privacy.events import Event, gaussian
-from dpfl.privacy.noise import Gaussian, Planned, gaussian_vector
+from dpfl.privacy.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.sampling import All, Sampling
 
 
@@ -22,13 +25,15 @@ class Release:
     """Sampling x Clip x Noise. Without noise it is an ordinary sum, and its event says that it protects nothing.
 
     `shared_by` clients each add their share of the noise where they are, for a server that only ever sees the sum (secure
-    aggregation); by default the noise is added in one place.
+    aggregation); by default the noise is added in one place. `realised` divides by the batch that was drawn, and leaves an
+    empty one out, as some papers print it; no accountant covers that.
     """
 
     sampling: Sampling = field(default_factory=All)
     clip: Clip = field(default_factory=NoClip)
-    noise: Gaussian | Planned | None = None
+    noise: Gaussian | Planned | HaarNoise | None = None
     shared_by: int | None = None
+    realised: bool = False
 
     def __post_init__(self) -> None:
         if self.noise is not None and isinstance(self.clip, NoClip):
@@ -46,13 +51,23 @@ class Release:
 
     @property
     def multiplier(self) -> float:
-        """Noise over sensitivity, for the whole release."""
-        if isinstance(self.noise, Planned):
-            raise DpflError("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+        """Noise over sensitivity, for the whole release: what an accountant counts with."""
+        if isinstance(self.noise, HaarNoise):
+            return self.noise.effective(self.clip)
         return self.noise.multiplier if self.noise else 0.0
 
     def with_noise(self, multiplier: float) -> Release:
-        return replace(self, noise=Gaussian(multiplier))
+        kind = self.noise.like if isinstance(self.noise, Planned) else self.noise
+        return replace(self, noise=replace(kind, multiplier=multiplier) if kind else Gaussian(multiplier))
+
+    def fitted(self, ends: Sequence[int]) -> Release:
+        """The release for a model whose parameters end here; only Haar coefficients have to know."""
+        clip = self.clip.fitted(ends) if isinstance(self.clip, HaarClip) else self.clip
+        noise = self.noise.like if isinstance(self.noise, Planned) else self.noise
+        if not isinstance(noise, HaarNoise):
+            return replace(self, clip=clip)
+        found = noise.fitted(ends)
+        return replace(self, clip=clip, noise=Planned(found) if isinstance(self.noise, Planned) else found)
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
         """How far the weighted sum moves, at most, when one unit is added or removed; twice that when one is replaced."""
@@ -60,16 +75,42 @@ class Release:
 
     def event(self, population: int) -> Event:
         """What one such release costs, for a population of this many units."""
-        return self.sampling.event(self.multiplier, population) if self.private else gaussian(0.0)
+        covered = self.private and not self.realised
+        return self.sampling.event(self.multiplier, population) if covered else gaussian(0.0)
+
+    def stated_event(self, population: int) -> Event:
+        """What a paper counts it as: by the multiplier that it states."""
+        return self.sampling.event(self.noise.multiplier, population) if self.noise else gaussian(0.0)
 
     def deviation(self, largest_weight: float = 1.0) -> float:
-        """The standard deviation of the noise on every coordinate of the weighted sum."""
-        if not self.private:
+        """The standard deviation of the noise on every coordinate (or coefficient) of the weighted sum."""
+        if self.noise is None:
             return 0.0
-        multiplier = self.clip.vector_multiplier(self.multiplier) if isinstance(self.clip, Quantile) else self.multiplier
+        stated = self.noise.multiplier
+        multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         return multiplier * self.sensitivity(largest_weight)
 
     def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
         """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere."""
         deviation = self.deviation(largest_weight) * share**0.5
-        return gaussian_vector(total.numel(), deviation, rng).add_(total) if deviation else total.clone()
+        if self.noise is None or not deviation:
+            return total.clone()
+        return self.noise.vector(total.numel(), deviation, rng).add_(total)
+
+
+@dataclass(frozen=True)
+class Upload(Release):
+    """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it."""
+
+    moves: float = math.inf
+    protects: str = "sample"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.moves < math.inf:
+            raise DpflError("The noise of an upload needs a bound on how far one unit moves it; give a positive number.")
+        if self.protects not in ("sample", "client"):
+            raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
+
+    def sensitivity(self, largest_weight: float = 1.0) -> float:
+        return self.moves * largest_weight

@@ -2,15 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
+from torch import Tensor
 
 from dpfl.errors import DpflError
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q n_i and its weight."""
+
+    rounds: int | None
+    rate: float
+    multiplier: float
+    clip: float
+    parameters: int
+    batches: Sequence[float]
+    weights: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), and what it remembers."""
+
+    facts: Facts
+    iterations: int
+    left: int
+    tau: int = 0
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A round as the server saw it: the model that it sent, what each client released, and what it said without noise."""
+
+    facts: Facts
+    round: int
+    steps: int
+    vector: Tensor
+    updates: Mapping[int, Tensor]
+    raw: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+
+
 class Steps(Protocol):
-    def next(self, round: int) -> int:
+    @property
+    def asks_raw(self) -> bool:
+        """Whether clients must send values without noise, which no epsilon covers."""
+
+    def next(self, now: Situation) -> int:
         """tau for this round, before it is capped at what the budgets leave."""
+
+    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What to remember after a round."""
 
     def total(self, rounds: int) -> int:
         """How many steps a client makes in this many rounds, at most."""
@@ -21,13 +68,17 @@ class Fixed:
     """The same tau in every round."""
 
     tau: int
+    asks_raw = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or self.tau < 1:
             raise DpflError(f"tau must be at least 1 local step a round, not {self.tau}.")
 
-    def next(self, round: int) -> int:
+    def next(self, now: Situation) -> int:
         return self.tau
+
+    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {}
 
     def total(self, rounds: int) -> int:
         return rounds * self.tau

@@ -1,0 +1,69 @@
+"""HW-DPFL (Tan, Wu, Tao 2023): clients weighted by the Hellinger distance of their labels, noise on every client's upload.
+
+A client makes E steps on b samples each, every gradient clipped to G, then adds noise to its update once (9). Weights (5-8)
+come from the clients' label histograms, asked for once.
+
+`sound` plans the noise by an accountant over all rounds and claims no gain from sampling. One sample moves the mean of the
+first batch that it is in by 2 G / b and those after by 2 G at most, so the update by 2 eta G (E - 1 + 1 / b): the default is E
+= 1. The histogram is released with noise that is paid for, and weighs by similarity (1 - h). `published` takes the noise of
+Theorem 1 for `round_epsilon` a round on 2 eta G E (which holds for epsilon < 2 gamma, gamma = E b / n <= 1, only), claims
+Theorem 2, weighs by distance, which favours skewed clients, and has the histogram as it is: no epsilon holds.
+"""
+
+from __future__ import annotations
+
+from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.options import VARIANTS, choose, cohort_of, noise_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
+from dpfl.privacy import All, FixedSize, Flat, Release
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.published import HellingerNoise
+from dpfl.privacy.release import Upload
+from dpfl.server.hellinger import KINDS
+from dpfl.server.steps import Fixed
+from dpfl.server.weights import Hellinger
+
+HISTOGRAM = "the label histogram of every client, without noise: it decides the weights"
+
+
+def hw_dpfl(
+    variant: str = "sound",
+    tau: int | None = None,
+    batch_size: int = 50,
+    clip: float = 1.0,
+    rate: float = 0.05,
+    noise_multiplier: float | None = None,
+    round_epsilon: float = 1.0,
+    delta: float = 1e-5,
+    samples: int = 600,
+    weights: str | None = None,
+    histogram_noise: float = 10.0,
+    cohort: int | None = None,
+) -> Algorithm:
+    """E steps without noise, x_i + N(0, (z moves)^2), then x <- sum_i h_i x_i / sum h_i; tau is E, clip G, samples n."""
+    sound = choose("variant", variant, VARIANTS)
+    steps = tau or (1 if sound else 10)
+    paper = HellingerNoise(round_epsilon, delta, steps, batch_size, samples, rate, clip)
+    noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.multiplier)
+    kind = choose("weights", weights or ("similarity" if sound else "distance"), dict(zip(KINDS, KINDS, strict=True)))
+    return Algorithm(
+        name="hw-dpfl",
+        local=Local(SGD(rate)),
+        steps=Fixed(steps),
+        samples=Release(FixedSize(batch_size), Flat(clip)),
+        uploads=Upload(
+            All(),
+            Flat(rate * clip * steps),
+            noise,
+            moves=2 * rate * clip * (steps - 1 + 1 / batch_size) if sound else paper.sensitivity,
+        ),
+        clients=Release(cohort_of(cohort)),
+        weights=Hellinger(kind, Survey(histogram_noise if sound else None)),
+        variant=variant,
+        claim=Claim("Theorem 2 of the paper", formula=paper.claimed) if not sound else SOUND,
+        leaks=() if sound else (HISTOGRAM,),
+    )
+
+
+SOUND = Claim("nothing for this noise: the paper's theorem is for its own")

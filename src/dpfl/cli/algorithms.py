@@ -1,0 +1,51 @@
+"""The command `dpfl algorithms`: every system, and the parts and defaults of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpfl.algorithms.catalog import describe_all, describe_one
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def algorithms(
+    name: Annotated[str | None, typer.Argument(help="One system, for its parts and defaults.")] = None, as_json: Json = False
+) -> None:
+    """List the systems, or show one: what it is, its options, its parts, and what is proven of it."""
+    found = describe_one(name) if name else describe_all()
+    if as_json:
+        print(json.dumps(found))
+    elif isinstance(found, list):
+        Console().print(_table(found))
+    else:
+        _show(found, Console(highlight=False))
+
+
+def _table(systems: list[dict[str, Any]]) -> Table:
+    table = Table("system", "unit", "variant", "proven", "paper", box=box.SIMPLE_HEAD)
+    for system in systems:
+        head = (system["name"], system["unit"], system["paper"])
+        for variant, proven in system["proven"].items():
+            name, unit, paper = head
+            table.add_row(name, unit, variant, proven, paper)
+            head = ("", "", "")
+    return table
+
+
+def _show(system: dict[str, Any], console: Console) -> None:
+    console.print(f"[bold]{system['name']}[/bold]  {system['paper']}", soft_wrap=True)
+    console.print(f"\n{system['text']}\n", markup=False, soft_wrap=True)
+    for variant, proven in system["proven"].items():
+        console.print(f"{variant}: {proven}", markup=False, soft_wrap=True)
+    for heading, rows in (("option", system["options"]), ("part", system["parts"])):
+        table = Table(heading, "default" if heading == "option" else "is", box=box.SIMPLE_HEAD)
+        for key, value in rows.items():
+            table.add_row(key, str(value))
+        console.print(table)

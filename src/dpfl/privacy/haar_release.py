@@ -1,0 +1,101 @@
+"""Clip and noise on Haar coefficients: parts of a release, like Flat and Gaussian.
+
+Noise of deviation sigma C / W on the coefficients H is noise of deviation sigma C on W H. A clip of |W H| to C ("weighted")
+makes sigma the true multiplier; the published clips, of |H| ("coefficients") or of |g| (Flat), leave far less of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.privacy.clip import Clip, Groups, check_level, shrink, together
+from dpfl.privacy.haar import Haar
+
+BOUNDS = ("weighted", "coefficients")
+
+
+@lru_cache(maxsize=8)
+def _transform(ends: tuple[int, ...]) -> Haar:
+    if not ends:
+        raise DpflError("A Haar release does not know its model yet; it is fitted to one before the first round.")
+    return Haar(ends)
+
+
+@lru_cache(maxsize=8)
+def _weights(ends: tuple[int, ...], name: str, energies: tuple[float, ...]) -> Tensor:
+    return _transform(ends).weights(name, torch.tensor(energies, dtype=torch.float64) if energies else None)
+
+
+@dataclass(frozen=True)
+class HaarClip:
+    """A bound on a unit's coefficients: on |W H|, or as published on |H|."""
+
+    level: float
+    bound: str = "weighted"
+    weights: str = "paper"
+    by_layer: bool = False
+    energies: tuple[float, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_level(self.level)
+        if self.bound not in BOUNDS:
+            raise DpflError(f"A Haar clip bounds {' or '.join(BOUNDS)}, not {self.bound!r}.")
+
+    def fitted(self, ends: Sequence[int]) -> HaarClip:
+        return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
+
+    def groups(self, names: Sequence[str]) -> Groups:
+        return together(names)
+
+    def norms(self, rows: Tensor) -> Tensor:
+        """|W H| or |H| of each row (units, n)."""
+        haar = _transform(self.ends)
+        if self.bound == "weighted" and self.weights != "orthonormal":
+            return haar.weighted_norm(rows, _weights(self.ends, self.weights, self.energies))
+        return rows.square().sum(1).sqrt() if self.bound == "weighted" else haar.transform(rows).square().sum(1).sqrt()
+
+    def factors(self, norms: Tensor) -> Tensor:
+        return shrink(norms, self.level)
+
+
+@dataclass(frozen=True)
+class HaarNoise:
+    """N(0, (multiplier * level / W)^2) on the coefficients, transformed back."""
+
+    multiplier: float
+    weights: str = "paper"
+    by_layer: bool = False
+    energies: tuple[float, ...] = ()
+    ends: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
+            raise DpflError(f"The noise multiplier must be a positive number, not {self.multiplier}.")
+
+    def fitted(self, ends: Sequence[int]) -> HaarNoise:
+        return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
+
+    def effective(self, clip: Clip) -> float:
+        """The multiplier that an accountant may count with."""
+        if isinstance(clip, HaarClip) and clip.bound == "weighted":
+            if (clip.weights, clip.by_layer, clip.energies) != (self.weights, self.by_layer, self.energies):
+                raise DpflError("Haar noise and its clip must have the same weights; give both the same.")
+            return self.multiplier
+        kind = "coefficients" if isinstance(clip, HaarClip) else "gradient"
+        weights = _weights(self.ends, self.weights, self.energies)
+        return _transform(self.ends).effective_multiplier(self.multiplier, weights, kind)
+
+    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+        haar = _transform(self.ends)
+        if self.ends[-1] != size:
+            raise DpflError(f"This Haar noise is for {self.ends[-1]} numbers, not for {size}.")
+        return haar.noise(_weights(self.ends, self.weights, self.energies), deviation, rng)

@@ -1,0 +1,165 @@
+"""Step policies that follow a convergence bound (ALI-DPFL, ALS-DPFL), from released values or, as published, from raw ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.server import ali_bounds, als_bounds
+from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, noise_energy, raw_slope, released_slope
+from dpfl.server.als_bounds import AlsInputs
+from dpfl.server.steps import Seen, Situation
+
+ESTIMATES = ("released", "raw")
+
+LAG = 10
+"""Rounds after which the gradient to compare with is renewed: a long way between two models stands out of the noise."""
+
+
+def rounds_of(now: Situation) -> int:
+    if now.facts.rounds is None:
+        raise DpflError("An adaptive number of steps needs budget.rounds: it weighs rounds against privacy.")
+    return now.facts.rounds
+
+
+@dataclass(frozen=True)
+class Ali:
+    """tau* of (9) by one of its formulas. mu is `released` (sound), `raw` (published), or a number known beforehand."""
+
+    formula: Formula = "corrected"
+    gamma: float = 10.0
+    mu: str | float = "released"
+
+    def __post_init__(self) -> None:
+        _check_estimate(self.mu)
+
+    @property
+    def asks_raw(self) -> bool:
+        return self.mu == "raw"
+
+    def next(self, now: Situation) -> int:
+        facts, rounds = now.facts, rounds_of(now)
+        mu = self.mu if isinstance(self.mu, float) else now.memory.get("mu")
+        if mu is None:
+            return 1
+        T = float(ali_bounds.total_iterations(max(now.tau, 1), rounds, now.iterations))
+        B = min(facts.batches)
+        inputs = AliInputs(float(mu), facts.clip, self.gamma, facts.multiplier, facts.parameters, B, T, facts.rate)
+        return ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula)
+
+    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if self.mu == "raw":
+            clients = list(seen.raw)
+            moves = {name: [float(seen.raw[client][name]) for client in clients] for name in ("gradients", "distance")}
+            weights = [seen.facts.weights[client] for client in clients]
+            return {"mu": torch.tensor(raw_slope(moves["gradients"], moves["distance"], weights), dtype=torch.float64)}
+        if self.mu != "released":
+            return {}
+        gradient, noise = mean_gradient(seen)
+        return remembered(seen, memory, gradient, noise) | _slope("mu", seen, memory, gradient, noise)
+
+    def total(self, rounds: int) -> int:
+        return MOST_ITERATIONS * rounds
+
+
+@dataclass(frozen=True)
+class Als:
+    """The tau with the least bound, (13) or that of Wang et al. with a chosen phi; rho, beta and xi `released` or `raw`."""
+
+    phi: float = 5e-5
+    estimates: str = "released"
+
+    def __post_init__(self) -> None:
+        _check_estimate(self.estimates)
+
+    @property
+    def asks_raw(self) -> bool:
+        return self.estimates == "raw"
+
+    def next(self, now: Situation) -> int:
+        facts, rounds, found = now.facts, rounds_of(now), now.memory.get("estimates")
+        if found is None or rounds >= now.iterations:
+            return 1
+        B = min(facts.batches)
+        rho, beta, xi = found.tolist()
+        inputs = AlsInputs(rho, beta, xi, facts.rate, facts.multiplier, facts.clip, facts.parameters, B)
+        return als_bounds.best_tau(inputs, max(now.tau, 1), rounds, now.iterations, now.left, phi=self.phi).tau
+
+    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._from_raw(seen) if self.estimates == "raw" else self._from_released(seen, memory)
+
+    def _from_raw(self, seen: Seen) -> dict[str, Tensor]:
+        clients = list(seen.raw)
+        weights = np.array([seen.facts.weights[client] for client in clients])
+        gradients = np.stack([seen.raw[client]["gradient"] for client in clients])
+        apart = np.linalg.norm(gradients - weights / weights.sum() @ gradients, axis=1)
+        losses, rises, runs = (
+            [float(seen.raw[client][name]) for client in clients] for name in ("losses", "gradients", "distance")
+        )
+        found = als_bounds.raw_estimates(losses, rises, runs, apart, weights)
+        return {"estimates": torch.tensor([found.rho, found.beta, found.xi], dtype=torch.float64)}
+
+    def _from_released(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        facts, clients = seen.facts, list(seen.updates)
+        gradient, noise = mean_gradient(seen)
+        kept = remembered(seen, memory, gradient, noise) | _slope("beta", seen, memory, gradient, noise)
+        if "beta" not in kept:
+            return kept
+        gradients = torch.stack([released_gradient(seen, client) for client in clients])
+        p = ali_bounds.shares([facts.weights[client] for client in clients])
+        noises = np.array([_noise(seen, client) for client in clients])
+        norms, apart = gradients.norm(dim=1).numpy(), (gradients - gradient).norm(dim=1).numpy()
+        ones = np.ones(len(clients))
+        found = als_bounds.released_estimates(norms, ones, ones, apart, p, noises, facts.parameters, facts.clip)
+        estimates = torch.tensor([found.rho, float(kept["beta"]), found.xi], dtype=torch.float64)
+        return kept | {"estimates": estimates}
+
+    def total(self, rounds: int) -> int:
+        return MOST_ITERATIONS * rounds
+
+
+def released_gradient(seen: Seen, client: int) -> Tensor:
+    """The mean of the noisy gradients that SGD went along: the update is -rate times their sum."""
+    return seen.updates[client][: seen.facts.parameters] / (-seen.facts.rate * seen.steps)
+
+
+def _noise(seen: Seen, client: int) -> float:
+    facts = seen.facts
+    return noise_energy(facts.multiplier, facts.clip, facts.parameters, facts.batches[client], seen.steps)
+
+
+def mean_gradient(seen: Seen) -> tuple[Tensor, float]:
+    """Over the clients, and the energy of the noise that is left in it: sum p_i^2 noise_i."""
+    clients = list(seen.updates)
+    p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
+    mean = sum((share * released_gradient(seen, client) for share, client in zip(p.tolist(), clients, strict=True)))
+    return mean, float(sum(share**2 * _noise(seen, client) for share, client in zip(p, clients, strict=True)))
+
+
+def remembered(seen: Seen, memory: Mapping[str, Tensor], gradient: Tensor, noise: float) -> dict[str, Tensor]:
+    """The gradient to compare with, its model and its noise: kept for LAG rounds, then renewed."""
+    names = ("gradient", "model", "noise")
+    if "model" in memory and seen.round % LAG:
+        return {name: memory[name] for name in names}
+    model = seen.vector[: seen.facts.parameters].clone()
+    return {"gradient": gradient.clone(), "model": model, "noise": torch.tensor(noise, dtype=torch.float64)}
+
+
+def _slope(name: str, seen: Seen, memory: Mapping[str, Tensor], gradient: Tensor, noise: float) -> dict[str, Tensor]:
+    """|g - g'| / |w - w'| from two released gradients, the energy of their noise removed."""
+    if "model" not in memory:
+        return {}
+    difference = float((gradient - memory["gradient"]).norm())
+    distance = float((seen.vector[: seen.facts.parameters] - memory["model"]).norm())
+    found = released_slope([difference], [distance], [1.0], [noise + float(memory["noise"])], seen.facts.parameters)
+    return {name: torch.tensor(found, dtype=torch.float64)}
+
+
+def _check_estimate(estimate: str | float) -> None:
+    if isinstance(estimate, str) and estimate not in ESTIMATES:
+        raise DpflError(f"Estimates are {' or '.join(ESTIMATES)}, or a number known beforehand, not {estimate!r}.")

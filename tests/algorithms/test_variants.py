@@ -1,0 +1,215 @@
+"""Published systems and their sound variants: both learn inside both budgets and resume; only one proves its epsilon."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import dpfl
+from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, options_of
+from dpfl.client.node import Node, Site
+from dpfl.client.task import Task
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
+from dpfl.privacy.published import HellingerNoise
+from dpfl.recorder import Silent
+from tests.conftest import MODEL
+
+Train = Callable[..., dpfl.Result]
+EPSILON, ROUNDS = 12.0, 8
+CLIENTS = 4
+
+# Enough noise for epsilon, rates at which 250 images a client are learnt in eight rounds.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ali-dpfl": {"sampling_rate": 0.2, "noise_multiplier": 0.8, "rate": 1.0, "mu": None},
+    "als-dpfl": {"sampling_rate": 0.2, "noise_multiplier": 0.8, "rate": 0.5},
+    "hw-dpfl": {"batch_size": 200, "rate": 1.0, "samples": 250},
+    "dp-sgd-wav": {"sampling_rate": 0.3, "rate": 1.0, "tau": 3},
+    "dp-fedavg-wav": {"tau": 8, "clip": 2.0},
+}
+# The noise that these need for a sensible epsilon lets them learn nothing in eight rounds: only the loop is tested, with less.
+HOPELESS = {("dp-sgd-wav", "sound"): 2e-3, ("dp-fedavg-wav", "sound"): 1e-3, ("hw-dpfl", "published"): 2e-3}
+VARIANTS = [(name, variant) for name in OPTIONS for variant in ("sound", "published")]
+
+
+def system(name: str, variant: str) -> dpfl.algorithms.Algorithm:
+    noise = HOPELESS.get((name, variant))
+    return from_name(name, variant=variant, **OPTIONS[name] | ({"noise_multiplier": noise} if noise else {}))
+
+
+def crowd_for(name: str, federation: Federation, crowd: Federation) -> Federation:
+    return crowd if name == "dp-fedavg-wav" else federation
+
+
+class StopsAfter(Silent):
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def tell(self, row: Any) -> None:
+        if row.round == self.round:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+def test_a_variant_learns_inside_both_budgets_resumes_and_says_what_is_proven(
+    train: Train, federation: Federation, crowd: Federation, name: str, variant: str
+) -> None:
+    made, data = system(name, variant), crowd_for(name, federation, crowd)
+    options = {"rounds": ROUNDS, "accountant": "rdp", "epsilon": None if (name, variant) in HOPELESS else EPSILON}
+    result = train(data, made, **options)
+    assert result.accuracy > 0.3, "well above the 0.1 of chance"
+    assert result.rounds <= ROUNDS
+    statement = result.privacy
+    if variant == "sound":
+        assert statement.proven <= (options["epsilon"] or math.inf)
+        assert statement.proven < math.inf
+        assert statement.unaccounted == ()
+    else:
+        assert statement.claimed <= (options["epsilon"] or math.inf)
+        assert statement.proven > 10 * statement.claimed
+        assert (statement.proven == math.inf) == bool(statement.unaccounted)
+        assert all(row.epsilon is None or row.epsilon == statement.proven for row in result.history)
+    with pytest.raises(KeyboardInterrupt):
+        train(data, made, out="broken", progress=StopsAfter(3), **options)
+    resumed = train(data, made, out="broken", resume=True, **options)
+    assert resumed.model_sha256 == result.model_sha256
+    assert resumed.privacy.proven == statement.proven
+    assert [row.steps for row in resumed.history] == [row.steps for row in result.history]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_ledger_of_a_published_system_holds_the_truth(
+    train: Train, federation: Federation, crowd: Federation, name: str
+) -> None:
+    epsilon = None if (name, "published") in HOPELESS else EPSILON
+    result = train(crowd_for(name, federation, crowd), system(name, "published"), rounds=2, accountant="rdp", epsilon=epsilon)
+    ledger = Ledger.read(next((result.folder / "ledger").glob("*.sqlite")))
+    try:
+        spent = ledger.spent()
+        assert ledger.limit is None
+    finally:
+        ledger.close()
+    assert accountant("rdp").epsilon(spent, 1e-5) == pytest.approx(max(result.privacy.per_client.values()), rel=0.05)
+    assert result.privacy.proven > 100 or result.privacy.proven == math.inf
+
+
+@pytest.mark.parametrize("name", ["ali-dpfl", "als-dpfl"])
+def test_steps_adapt_and_end_with_the_privacy_budget(train: Train, federation: Federation, name: str) -> None:
+    made = from_name(name, sampling_rate=0.2, noise_multiplier=1.5, rate=0.2)
+    result = train(federation, made, epsilon=6.0, rounds=6, accountant="rdp")
+    taus = [row.steps for row in result.history]
+    assert taus[0] == 1
+    assert max(taus) > 1
+    assert sum(taus) == result.iterations
+    assert result.privacy.proven <= 6.0
+    if result.stopped_by == "epsilon":
+        assert accountant("rdp").epsilon({made.event(0): result.iterations + 1}, 1e-5) > 6.0
+
+
+def test_where_rounds_are_enough_ali_makes_one_step_in_each(train: Train, federation: Federation) -> None:
+    made = ali_dpfl(sampling_rate=0.2, noise_multiplier=1.5)
+    result = train(federation, made, epsilon=4.0, rounds=100, accountant="rdp")
+    assert {row.steps for row in result.history} == {1}
+    assert result.stopped_by == "epsilon"
+
+
+# The leaks, on neighbouring data
+
+
+def neighbours() -> tuple[Site, Site]:
+    """Client 0 with ten samples, and with one of them replaced by another."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(11, 1, 28, 28, generator=generator), torch.arange(11) % 10
+    sites = [
+        Site("run", MODEL, 10, x, y, (rows,), (10,), Keyed(0)) for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
+    ]
+    return sites[0], sites[1]
+
+
+def said(site: Site, task: Task) -> dict[str, np.ndarray]:
+    node = Node(site)
+    try:
+        reply = node.work(task, node.model.read(), "model")
+    finally:
+        node.close()
+    assert reply.raw is not None
+    return dict(reply.raw)
+
+
+@pytest.mark.parametrize("made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)])
+def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algorithms.Algorithm) -> None:
+    task = Task(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True)
+    one, other = (said(site, task) for site in neighbours())
+    again = said(neighbours()[0], task)
+    assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"
+    assert one["gradients"] != other["gradients"]
+    assert not np.array_equal(one["gradient"], other["gradient"])
+
+
+def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() -> None:
+    published, sound = (hw_dpfl(variant).weights.survey for variant in ("published", "sound"))
+    ask = Task(0, 0, 0, hw_dpfl().local, Release(), survey=published)
+    one, other = (said(site, ask)["answer"] for site in neighbours())
+    assert not np.array_equal(one, other)
+    labels = np.arange(10)
+    answers = {tuple(sound.answer(labels, 10, np.random.default_rng(seed))) for seed in range(5)}
+    assert len(answers) == 5
+    assert sound.event.noise_multiplier == 10.0
+
+
+def test_a_sound_system_cannot_be_made_of_parts_that_leak() -> None:
+    with pytest.raises(DpflError, match="releases nothing without noise"):
+        ali_dpfl("sound", mu="raw")
+
+
+# Check values and options
+
+
+def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
+    made = hw_dpfl("published", tau=10, batch_size=50, rate=0.05, samples=600)
+    paper = HellingerNoise(1.0, 1e-5, 10, 50, 600, 0.05, 1.0)
+    assert made.uploads.sensitivity() == pytest.approx(2 * 0.05 * 10)
+    assert made.uploads.deviation() == pytest.approx(paper.deviation)
+    assert made.claim.epsilon(100, made.stated_event(0), 1e-5) == pytest.approx(7.06, abs=0.005)
+
+
+def test_hw_pays_for_its_histogram_before_the_first_round(train: Train, federation: Federation) -> None:
+    made = hw_dpfl(batch_size=100, rate=0.5)
+    result = train(federation, made, epsilon=3.0, rounds=3)
+    counts = result.privacy.releases
+    assert sorted(counts.values()) == [1, 3]
+    assert "Gaussian noise, multiplier 10" in counts
+    assert 2.99 < result.privacy.proven <= 3.0
+
+
+def test_one_step_of_hw_moves_no_further_than_stated_when_a_sample_is_replaced() -> None:
+    made = hw_dpfl(batch_size=10, rate=0.5, noise_multiplier=1.0)
+    tiny = made.uploads.__class__(**vars(made.uploads) | {"noise": None})
+    updates = []
+    for site in neighbours():
+        node = Node(site)
+        reply = node.work(Task(0, 0, 1, made.local, Release(), made.samples, upload=tiny), node.model.read(), "model")
+        updates.append(reply.update)
+        node.close()
+    moved = float((updates[0] - updates[1]).norm())
+    assert 0 < moved <= made.uploads.moves
+
+
+@pytest.mark.parametrize("build", [dp_sgd_wav, dp_fedavg_wav])
+def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
+    build: Callable[..., dpfl.algorithms.Algorithm],
+) -> None:
+    made = build("published", noise_multiplier=1.0)
+    model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
+    fitted = made.fitted(model.layout)
+    size = 2 ** math.ceil(math.log2(model.layout.size))
+    assert fitted.release.multiplier == pytest.approx(1 / size if made.scale == "step" else 1 / math.sqrt(size))
+    assert fitted.release.stated_event(20) != fitted.release.event(20)
+
+
+def test_every_system_with_variants_is_tested_here() -> None:
+    assert {name for name in ALGORITHMS if "variant" in options_of(name)} == set(OPTIONS)

@@ -1,0 +1,126 @@
+"""Step policies: tau from released values only in the sound ones, and the leak of the published ones."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+
+from dpfl.errors import DpflError
+from dpfl.server import ali_bounds
+from dpfl.server.adaptive_steps import LAG, Ali, Als, mean_gradient
+from dpfl.server.ali_bounds import AliInputs, noise_energy
+from dpfl.server.steps import Facts, Seen, Situation
+
+D = 2000
+FACTS = Facts(rounds=50, rate=0.5, multiplier=1.1, clip=1.0, parameters=D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9))
+
+
+def quadratic(seed: int, rounds: int, curvature: float, noisy: bool = True) -> list[Seen]:
+    """Rounds of SGD on curvature / 2 |w|^2 at three clients, tau = 2, with the noise that the facts state."""
+    generator = torch.Generator().manual_seed(seed)
+    w, seen = torch.ones(D), []
+    for number in range(rounds):
+        updates = {}
+        for client, batch in enumerate(FACTS.batches):
+            x = w.clone()
+            for _ in range(2):
+                noise = FACTS.multiplier * FACTS.clip / batch * torch.randn(D, generator=generator)
+                x -= FACTS.rate * (curvature * x + noise * noisy)
+            updates[client] = x - w
+        seen.append(Seen(FACTS, number, 2, w, updates))
+        w = w + sum(weight / 1.8 * updates[client] for client, weight in enumerate(FACTS.weights))
+    return seen
+
+
+def learnt(policy: Ali | Als, rounds: list[Seen]) -> dict[str, torch.Tensor]:
+    memory: dict[str, torch.Tensor] = {}
+    for seen in rounds:
+        memory = policy.learn(seen, memory)
+    return memory
+
+
+def now(memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2) -> Situation:
+    return Situation(FACTS, iterations, left, tau, memory)
+
+
+@pytest.mark.parametrize("curvature", [0.3, 0.02])
+def test_mu_of_released_gradients_is_the_curvature(curvature: float) -> None:
+    """Two local steps see the curvature a little less than one would: (1 - (1 - eta a)^2) / (2 eta)."""
+    seen = (1 - (1 - 0.5 * curvature) ** 2) / (2 * 0.5)
+    exact = learnt(Ali(), quadratic(0, LAG, curvature, noisy=False))["mu"]
+    noise = noise_energy(1.1, 1.0, D, 60.0, 2)
+    assert float(exact) <= seen * 1.001, "the noise that is not there was removed"
+    assert float(exact) >= min(seen, 1e-6) or noise > 0
+    assert float(learnt(Ali(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(seen, rel=0.35, abs=0.05)
+
+
+def test_the_noise_of_the_mean_gradient_is_what_is_subtracted() -> None:
+    energies = [float(mean_gradient(one)[0].square().sum()) for one in quadratic(1, 30, curvature=0.0)]
+    assert np.mean(energies) == pytest.approx(mean_gradient(quadratic(1, 1, 0.0)[0])[1], rel=0.05)
+
+
+def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> None:
+    rounds = quadratic(0, 12, 0.3)
+    raw = {client: {"gradients": np.array(99.0), "distance": np.array(0.1)} for client in range(3)}
+    whispered = [Seen(one.facts, one.round, one.steps, one.vector, one.updates, raw) for one in rounds]
+    for policy in (Ali(), Als()):
+        first, second = learnt(policy, rounds), learnt(policy, whispered)
+        assert all(torch.equal(first[name], second[name]) for name in first)
+        assert policy.next(now(first)) == policy.next(now(second))
+        assert not policy.asks_raw
+
+
+def raw_of(scale: float) -> dict[int, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    values = {"losses": np.array(0.2), "gradients": np.array(scale), "distance": np.array(0.5)}
+    return {client: values | {"gradient": rng.standard_normal(D) / D} for client in range(3)}
+
+
+def test_the_published_tau_moves_with_values_that_no_noise_covers() -> None:
+    seen = quadratic(0, 1, 0.3)[0]
+    taus = []
+    for scale in (0.001, 0.5):
+        memory = Ali("code", 10.0, "raw").learn(Seen(FACTS, 0, 2, seen.vector, seen.updates, raw_of(scale)), {})
+        assert float(memory["mu"]) == pytest.approx(scale / 0.5)
+        taus.append(Ali("code", 10.0, "raw").next(now(memory)))
+    assert taus[0] != taus[1]
+    policy, estimates = Als(estimates="raw"), []
+    for scale in (0.1, 0.5):
+        whispered = Seen(FACTS, 0, 2, seen.vector, seen.updates, raw_of(scale))
+        estimates.append(policy.learn(whispered, {})["estimates"])
+    assert not torch.equal(*estimates)
+
+
+@pytest.mark.parametrize("formula", ["printed", "code", "consistent", "corrected"])
+def test_tau_is_that_of_the_formula(formula: ali_bounds.Formula) -> None:
+    memory = {"mu": torch.tensor(0.4, dtype=torch.float64)}
+    inputs = AliInputs(0.4, 1.0, 10.0, 1.1, D, 30.0, 100.0, 0.5)
+    assert Ali(formula).next(now(memory)) == ali_bounds.next_tau(inputs, 50, 500, 400, formula)
+    assert Ali(formula, mu=0.4).next(now({})) == Ali(formula).next(now(memory))
+
+
+@pytest.mark.parametrize("policy", [Ali(), Als()])
+def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(policy: Ali | Als) -> None:
+    memory = learnt(policy, quadratic(0, 3, 0.3))
+    assert policy.next(now(memory, iterations=50, left=30)) == 1
+    assert policy.next(now({})) == 1, "nothing is known before the first round"
+    assert policy.next(now(memory, left=1)) == 1
+    assert policy.total(7) == 700
+
+
+def test_a_policy_needs_a_number_of_rounds_and_known_estimates() -> None:
+    endless = Facts(None, 0.5, 1.1, 1.0, D, (60.0,), (1.0,))
+    with pytest.raises(DpflError, match=r"budget\.rounds"):
+        Ali().next(Situation(endless, 10, 10))
+    with pytest.raises(DpflError, match="released or raw"):
+        Ali(mu="guessed")
+    with pytest.raises(DpflError, match="released or raw"):
+        Als(estimates="guessed")
+
+
+def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
+    rounds = quadratic(0, LAG + 2, 0.1)
+    early, late = learnt(Ali(), rounds[:LAG]), learnt(Ali(), rounds)
+    assert torch.equal(early["model"], rounds[0].vector)
+    assert torch.equal(late["model"], rounds[LAG].vector)
