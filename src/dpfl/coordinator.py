@@ -20,6 +20,7 @@ from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
+from dpfl.server.controls import corrections, fresh, renewed
 from dpfl.server.steps import Facts, Seen, Situation
 
 
@@ -39,6 +40,7 @@ class State:
     seconds: float = 0.0
     memory: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None
+    controls: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,13 @@ class Coordinator:
             raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
         )  # fmt: skip
         tasks = tuple(replace(task, client=client) for client in clients)
-        return Order(state.round, steps, tasks, state.vector, _digest(state.vector))
+        added = corrections(self._controls(), tuple(clients)) if self.algorithm.controls and not survey else {}
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), added)
+
+    def _controls(self) -> Tensor:
+        if self.state.controls is None:
+            self.state.controls = fresh(len(self.federated.declared), self.federated.layout.trainable)
+        return self.state.controls
 
     @property
     def clients_shown(self) -> int:
@@ -176,6 +184,8 @@ class Coordinator:
         if not updates:
             return
         raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
+        if self.algorithm.controls:
+            self.state.controls = renewed(self._controls(), updates, self._taken, self._facts.rate)
         seen = Seen(self._facts, self.state.round, self._taken, self.state.vector, updates, raw)
         self.state.memory = self.algorithm.steps.learn(seen, self.state.memory)
 

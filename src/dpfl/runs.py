@@ -111,7 +111,8 @@ class RunFolder:
 
     def save_checkpoint(self, state: State) -> None:
         tensors = {"vector": state.vector, "velocity": state.velocity}
-        tensors |= {"weights": state.weights} if state.weights is not None else {}
+        kept = {"weights": state.weights, "controls": state.controls}
+        tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
         tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
@@ -135,7 +136,8 @@ class RunFolder:
             if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
                 raise ValueError("it belongs to another model")
             memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
-            return replace(_state(fresh, vector, velocity, numbers), memory=memory, weights=tensors.get("weights"))
+            state = _state(fresh, vector, velocity, numbers)
+            return replace(state, memory=memory, weights=tensors.get("weights"), controls=tensors.get("controls"))
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,23 @@ import torch
 from torch import Tensor, nn
 
 import dpfl
-from dpfl.algorithms import ALGORITHMS, Algorithm, ce_fedavg, dp_fedavg, fedavg, fedavg_dp, from_name
+from dpfl.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    ce_fedavg,
+    dp_fedavg,
+    dp_scaffold,
+    fedavg,
+    fedavg_dp,
+    fedprox,
+    from_name,
+    ldp_fl,
+    scaffold,
+)
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
+from dpfl.recorder import Silent
 
 Train = Callable[..., dpfl.Result]
 CHANCE = 0.1
@@ -36,6 +50,9 @@ UNPROTECTED = {
     "fedavg, server momentum": fedavg(tau=5, server_momentum=0.5, server_rate=0.7),
     "ce-fedavg, difference": ce_fedavg(tau=8, clip=2.0),
     "ce-fedavg, model": ce_fedavg(tau=8, clip=8.0, clipping="model"),
+    "fedprox": fedprox(tau=5, prox=0.1),
+    "scaffold": scaffold(tau=5),
+    "scaffold, a cohort": scaffold(tau=5, cohort=2),
 }
 
 
@@ -62,6 +79,8 @@ AT_THE_SAMPLE = {
     "adagrad": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.02, optimiser="adagrad"),
     "per-layer": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0, clipping="per-layer"),
     "server momentum": fedavg_dp(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.5, server_momentum=0.5),
+    "fedprox": fedprox(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=1.0, prox=0.1),
+    "dp-scaffold": dp_scaffold(tau=3, sampling_rate=0.2, noise_multiplier=0.6, rate=0.3),
 }
 
 
@@ -78,8 +97,9 @@ def test_fedavg_dp_learns_and_states_its_epsilon_for_one_sample(train: Train, fe
     assert statement.adversary.startswith("the server, other clients and the public")
     assert "secure aggregation" not in statement.adversary
     assert statement.proven == pytest.approx(accountant("rdp").epsilon({event: 24}, 1e-5))
-    assert statement.claimed == pytest.approx(accountant("rdp-classic").epsilon({event: 24}, 1e-5))
-    assert "RDP" in statement.claim
+    by = {"fedprox": None, "dp-scaffold": "rdp"}.get(name, "rdp-classic")
+    assert statement.claimed == (by and pytest.approx(accountant(by).epsilon({event: 24}, 1e-5)))
+    assert by is None or "RDP" in statement.claim
     assert statement.unaccounted == ()
     assert set(statement.per_client) == {"0", "1", "2", "3"}
     assert list(statement.releases.values()) == [24]
@@ -289,7 +309,8 @@ def test_an_unknown_word_is_answered_with_the_nearest(system: str, options: dict
 def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
-    units = {"fedavg": "none", "ce-fedavg": "none", "dp-fedavg": "client", "dp-fedavg-wav": "client"}
+    units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "scaffold"), "none")
+    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl"), "client")
     assert algorithm.unit == units.get(name, "sample")
     assert algorithm.variant == "sound"
 
@@ -338,3 +359,51 @@ def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(train:
     """250 images in batches of 83: the fourth batch of an epoch has one image, for which BatchNorm has no variance."""
     result = train(federation, fedavg(tau=4, batch_size=83), rounds=2, model=Normalised())
     assert not result.lost
+
+
+def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crowd: Federation) -> None:
+    result = train(crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp")
+    assert result.accuracy > 0.3
+    statement = result.privacy
+    assert statement.unit == "client"
+    assert "the server" in statement.adversary
+    assert len(statement.per_client) == 20
+    assert ledger_of(result, "client-00003") == {dp.GaussianDpEvent(0.02): 6}
+    assert statement.proven == pytest.approx(accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5))
+
+
+def test_ldp_fl_stops_when_its_clients_have_nothing_left(train: Train, crowd: Federation) -> None:
+    result = train(crowd, ldp_fl(noise_multiplier=5.0), epsilon=2.0, rounds=50, accountant="rdp")
+    assert result.stopped_by == "epsilon"
+    assert result.privacy.proven <= 2.0
+    event = dp.GaussianDpEvent(5.0)
+    assert accountant("rdp").epsilon({event: result.rounds + 1}, 1e-5) > 2.0
+
+
+@pytest.mark.parametrize("algorithm", [dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3), scaffold(tau=2, cohort=3)])
+def test_controls_are_the_same_on_workers_and_after_a_resume(
+    train: Train, federation: Federation, algorithm: Algorithm
+) -> None:
+    whole = train(federation, algorithm, rounds=5, accountant="rdp", delta=1e-5)
+    assert train(federation, algorithm, rounds=5, accountant="rdp", out="two", workers=2).model_sha256 == whole.model_sha256
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, algorithm, rounds=5, accountant="rdp", out="broken", progress=StopsAfter(2))
+    resumed = train(federation, algorithm, rounds=5, accountant="rdp", out="broken", resume=True)
+    assert resumed.model_sha256 == whole.model_sha256
+
+
+def test_controls_need_single_updates_of_plain_sgd() -> None:
+    private = dp_fedavg(noise_multiplier=1.0)
+    with pytest.raises(DpflError, match="Control variates"):
+        replace(private, controls=True)
+    with pytest.raises(DpflError, match="Control variates"):
+        replace(fedavg(optimiser="adam"), controls=True)
+
+
+class StopsAfter(Silent):
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def tell(self, row: Any) -> None:
+        if row.round == self.round:
+            raise KeyboardInterrupt

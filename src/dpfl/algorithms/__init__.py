@@ -17,8 +17,11 @@ from dpfl.algorithms.dp_fedavg_wav import dp_fedavg_wav
 from dpfl.algorithms.dp_sgd_wav import dp_sgd_wav
 from dpfl.algorithms.fedavg import fedavg
 from dpfl.algorithms.fedavg_dp import fedavg_dp
+from dpfl.algorithms.fedprox import fedprox
 from dpfl.algorithms.hw_dpfl import hw_dpfl
+from dpfl.algorithms.ldp_fl import ldp_fl
 from dpfl.algorithms.options import choose, nearest
+from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
@@ -31,6 +34,10 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "dp-sgd-wav": dp_sgd_wav,
     "fedavg-dp": fedavg_dp,
     "hw-dpfl": hw_dpfl,
+    "fedprox": fedprox,
+    "scaffold": scaffold,
+    "dp-scaffold": dp_scaffold,
+    "ldp-fl": ldp_fl,
 }
 
 
@@ -61,10 +68,14 @@ __all__ = [
     "ce_fedavg",
     "dp_fedavg",
     "dp_fedavg_wav",
+    "dp_scaffold",
     "dp_sgd_wav",
     "fedavg",
     "fedavg_dp",
+    "fedprox",
     "from_name",
     "hw_dpfl",
+    "ldp_fl",
     "options_of",
+    "scaffold",
 ]

@@ -36,7 +36,8 @@ class Claim:
 class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
 
-    `leaks` names what a published system releases without any accounting: no epsilon is proven for it then.
+    `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
+    those of SCAFFOLD.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Algorithm:
     claim: Claim = Claim("no privacy is claimed")
     leaks: tuple[str, ...] = ()
     uploads: Upload | None = None
+    controls: bool = False
 
     def __post_init__(self) -> None:
         private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
@@ -61,6 +63,8 @@ class Algorithm:
             self._check_adaptive()
         if self.weights.survey and not self.own_accounts:
             raise DpflError("Label histograms are protected a sample at a time; use such weights with noise at the clients.")
+        if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
+            raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
         survey = self.weights.survey
         exact = (self.steps.asks_raw, self.samples and self.samples.realised, survey and survey.multiplier is None)
         if any(exact) != bool(self.leaks):

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.client.chain import Chain
+from dpfl.client.drift import Drift
 from dpfl.client.gradients import plain_gradient
 from dpfl.client.holdings import Holdings
 from dpfl.client.losses import losses_and_gradients
@@ -24,23 +25,25 @@ aten = torch.ops.aten
 Descent = Callable[[Iterable[Tensor]], Iterator[float]]
 
 
-def descent(model: FlatModel, data: Holdings, local: Local, steps: int) -> Descent:
+def descent(model: FlatModel, data: Holdings, local: Local, steps: int, drift: Drift | None = None) -> Descent:
     """The quickest way for this model, these samples and this many steps."""
-    rate = local.optimiser.rate
+    rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift)
+    if drift or not isinstance(local.optimiser, SGD):
+        return anyhow
     try:
         chain = Chain(model)
     except Unsupported:
-        return partial(_by_autograd, model, data, local.optimiser)
-    if not isinstance(local.optimiser, SGD):
-        return partial(_by_autograd, model, data, local.optimiser)
+        return anyhow
     return partial(_in_dual if _dual_pays(chain, len(data), local.batch_size, steps) else _in_place, chain, data, rate)
 
 
-def _by_autograd(model: FlatModel, data: Holdings, optimiser: Optimiser, batches: Iterable[Tensor]) -> Iterator[float]:
-    step = optimiser.start()
+def _by_autograd(
+    model: FlatModel, data: Holdings, optimiser: Optimiser, drift: Drift | None, batches: Iterable[Tensor]
+) -> Iterator[float]:
+    step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
         gradient, loss = plain_gradient(model, *data.take(batch))
-        model.vector[: model.layout.trainable] += step(gradient)
+        here += step(drift.added(gradient, here) if drift else gradient)
         yield loss
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpfl.client.descent import descent
+from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite
 from dpfl.client.holdings import Holdings
 from dpfl.client.task import Local
@@ -23,8 +24,9 @@ Generator = Callable[[str], np.random.Generator]
 
 
 def private_steps(
-    gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator
-) -> None:
+    gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
+    drift: Drift | None = None,
+) -> None:  # fmt: skip
     """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise)."""
     model = gradients.model
     step = local.optimiser.start()
@@ -36,7 +38,8 @@ def private_steps(
             continue
         total = clipped_sum(gradients, release.clip, *data.take(torch.from_numpy(batch)))
         noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
-        model.vector[: model.layout.trainable] += step(noisy)
+        here = model.vector[: model.layout.trainable]
+        here += step(drift.added(noisy, here) if drift else noisy)
 
 
 def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
@@ -49,12 +52,14 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -
     return total
 
 
-def plain_steps(model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator) -> None:
+def plain_steps(
+    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None
+) -> None:
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
     if not len(data):
         return
     batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
-    for loss in descent(model, data, local, steps)(batches):
+    for loss in descent(model, data, local, steps, drift)(batches):
         if not math.isfinite(loss):
             raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.holdings import Holdings
 from dpfl.client.local import Generator, plain_steps, private_steps
@@ -73,17 +74,18 @@ class Node:
         self._digests: dict[int, str] = {}
         self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
-    def work(self, task: Task, vector: Tensor, digest: str) -> Reply:
+    def work(self, task: Task, vector: Tensor, digest: str, correction: Tensor | None = None) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         paid = self._paid(task)
-        name = self._release_name(task, digest) if paid or task.clients.shared_by else ""
+        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, correction)
+        name = self._release_name(task, digest, drift) if paid or task.clients.shared_by else ""
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
-            return self._reply(task, vector, randomness)
+            return self._reply(task, vector, randomness, drift)
         debit = self._debit_begun(task, name, *paid)
         try:
             if not debit.done() or not debit.exception():
-                reply = self._reply(task, vector, randomness)
+                reply = self._reply(task, vector, randomness, drift)
         finally:
             wait([debit])
         refusal = debit.exception()
@@ -113,16 +115,16 @@ class Node:
         known.wait()
         return debit
 
-    def _reply(self, task: Task, vector: Tensor, randomness: Randomness) -> Reply:
+    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> Reply:
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
         try:
-            update, inside = self._train(task, vector, randomness)
+            update, inside = self._train(task, vector, randomness, drift)
             return Reply(task.client, update, inside, raw=self._raw(task, vector, randomness) if task.raw else None)
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
 
-    def _train(self, task: Task, vector: Tensor, randomness: Randomness) -> tuple[Tensor, bool]:
+    def _train(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> tuple[Tensor, bool]:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
         generator = partial(_keyed, randomness, task)
         self.model.load(vector)
@@ -131,9 +133,9 @@ class Node:
             torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
             if task.samples:
                 size = self.site.declared[task.client]
-                private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator)
+                private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
             else:
-                plain_steps(self.model, data, task.steps, task.local, generator)
+                plain_steps(self.model, data, task.steps, task.local, generator, drift)
         return self._upload(task, vector, generator)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
@@ -199,11 +201,14 @@ class Node:
         entry = f"{self.site.run}/{name}{fresh}"
         self._ledger(task.client).debit(self.site.run, entry, event, count, self.site.limit, task.horizon, allowed)
 
-    def _release_name(self, task: Task, digest: str) -> str:
+    def _release_name(self, task: Task, digest: str, drift: Drift) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0)
         text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        name = hashlib.blake2b(text.encode(), digest_size=16)
+        if drift.correction is not None:
+            name.update(drift.correction.contiguous().numpy().data)
+        return name.hexdigest()
 
     def _data_digest(self, client: int) -> str:
         if client not in self._digests:

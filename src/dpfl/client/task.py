@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
 from dpfl.client.optimisers import Optimiser
+from dpfl.errors import DpflError
 from dpfl.privacy import Release
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.release import Upload
@@ -16,10 +18,15 @@ from dpfl.privacy.release import Upload
 
 @dataclass(frozen=True)
 class Local:
-    """How a client trains: the optimiser, and the batch size where samples are not released privately."""
+    """How a client trains: the optimiser, the batch size where samples are not released privately, and FedProx's pull."""
 
     optimiser: Optimiser
     batch_size: int = 64
+    prox: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.prox < math.inf:
+            raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Order:
-    """One round: the tasks of the cohort, from the same model."""
+    """One round: the tasks of the cohort, from the same model, with what each client adds to its gradients, if anything."""
 
     round: int
     steps: int
     tasks: tuple[Task, ...]
     vector: Tensor
     digest: str
+    corrections: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

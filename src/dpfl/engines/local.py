@@ -52,16 +52,18 @@ class InProcess:
 
     def run(self, order: Order) -> list[Reply]:
         with one_thread():
-            return [_work(self._node, task, order.vector, order.digest) for task in order.tasks]
+            return [
+                _work(self._node, task, order.vector, order.digest, order.corrections.get(task.client)) for task in order.tasks
+            ]
 
     def close(self) -> None:
         self._node.close()
 
 
-def _work(node: Node, task: Task, vector: Tensor, digest: str) -> Reply:
+def _work(node: Node, task: Task, vector: Tensor, digest: str, correction: Tensor | None) -> Reply:
     """A client's failure costs that client's reply, not the round; what the user must mend ends the run."""
     try:
-        return node.work(task, vector, digest)
+        return node.work(task, vector, digest, correction)
     except DpflError:
         raise
     except Exception as error:
@@ -91,8 +93,9 @@ def _serve(station: _Station, connection: Connection) -> None:
     try:
         node = station.node()
         while True:
-            task, digest = connection.recv()
-            reply, slot = _work(node, task, vector, digest), next(slots)
+            task, digest, correction = connection.recv()
+            added = None if correction is None else torch.from_numpy(correction)
+            reply, slot = _work(node, task, vector, digest, added), next(slots)
             if reply.update is not None:
                 slot.copy_(reply.update)
                 reply = replace(reply, update=None)
@@ -120,15 +123,17 @@ class _Worker:
         self._slot = cycle(self._slots)
         self.tasks: deque[Task] = deque()
 
-    def give(self, task: Task, digest: str) -> None:
+    def give(self, task: Task, order: Order) -> None:
         """A worker that died while it had nothing to do is started again first."""
+        correction = order.corrections.get(task.client)
+        message = task, order.digest, None if correction is None else correction.numpy()
         try:
-            self.connection.send((task, digest))
+            self.connection.send(message)
         except OSError:
             if self.tasks:
                 raise
             self.restart()
-            self.connection.send((task, digest))
+            self.connection.send(message)
         self.tasks.append(task)
 
     def take(self, room: Tensor) -> Reply:
@@ -182,19 +187,19 @@ class Workers:
         ahead = 2 if len(waiting) >= 8 * len(self._workers) else 1
         replies: dict[int, Reply] = {}
         while len(replies) < len(order.tasks):
-            self._hand_out(waiting, ahead, order.digest)
+            self._hand_out(waiting, ahead, order)
             busy = {worker.connection: worker for worker in self._workers if worker.tasks}
             for connection in wait(list(busy)):
                 reply = self._take(busy[connection], room, waiting)  # type: ignore[index]
                 replies[reply.client] = reply
         return [replies[task.client] for task in order.tasks]
 
-    def _hand_out(self, waiting: deque[Task], ahead: int, digest: str) -> None:
+    def _hand_out(self, waiting: deque[Task], ahead: int, order: Order) -> None:
         for depth in range(ahead):
             for worker in self._workers:
                 if waiting and len(worker.tasks) <= depth:
                     with suppress(OSError):
-                        worker.give(waiting[0], digest)
+                        worker.give(waiting[0], order)
                         waiting.popleft()
 
     def _take(self, worker: _Worker, room: dict[int, Tensor], waiting: deque[Task]) -> Reply:

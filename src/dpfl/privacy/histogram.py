@@ -24,7 +24,8 @@ def distribution(counts: ArrayLike) -> np.ndarray:
         raise DpflError("A label histogram needs finite counts of at least 0.")
     largest = values.max(axis=-1, keepdims=True)
     filled = np.where(largest > 0, values / np.where(largest > 0, largest, 1.0), 1.0)  # so that the sum cannot overflow
-    return filled / filled.sum(axis=-1, keepdims=True)
+    shares: np.ndarray = filled / filled.sum(axis=-1, keepdims=True)
+    return shares
 
 
 def private_histogram(
