@@ -259,7 +259,8 @@ def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: St
     batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
     multiplier, clip = (samples.multiplier, samples.clip.level) if samples else (0.0, 0.0)
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
-    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist())
+    energy = samples.energy(parameters) if samples else 0.0
+    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
 
 
 def _digest(*tensors: Tensor) -> str:

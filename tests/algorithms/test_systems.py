@@ -361,6 +361,58 @@ def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(train:
     assert not result.lost
 
 
+COMBINED = {
+    "ali's steps with haar noise": {"steps": "ali", "clipping": "haar", "haar_weights": "orthonormal"},
+    "als's steps, a pull": {"steps": "als", "prox": 0.1},
+    "hellinger weights, controls": {"weights": "similarity", "controls": True, "tau": 2},
+    "haar noise, adam": {
+        "clipping": "haar",
+        "haar_weights": "orthonormal",
+        "optimiser": "adam",
+        "rate": 0.01,
+        "noise_multiplier": 0.8,
+    },
+    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size"},
+    "a round, quantile, momentum": {
+        "where": "round",
+        "clipping": "quantile",
+        "tau": 5,
+        "noise_multiplier": 0.1,
+        "server_momentum": 0.5,
+    },
+    "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_parts_combine_and_learn(train: Train, federation: Federation, name: str) -> None:
+    noise = {"round": 0.1, "uploads": 0.01}.get(str(COMBINED[name].get("where")), 0.8)
+    options = {"sampling_rate": 0.3, "rate": 0.7, "noise_multiplier": noise} | COMBINED[name]
+    algorithm = from_name("custom", **options)
+    result = train(federation, algorithm, rounds=8, accountant="rdp")
+    assert result.accuracy > 0.3
+    assert result.privacy.unit == algorithm.unit
+    assert (result.privacy.proven < math.inf) == (algorithm.unit != "none")
+    assert result.privacy.claimed is None
+
+
+REFUSED = {
+    "Label histograms": {"where": "round", "weights": "similarity", "noise_multiplier": 1.0},
+    "noise on samples": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
+    "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
+    "give a noise_multiplier": {"steps": "ali"},
+    "Control variates": {"where": "round", "controls": True, "noise_multiplier": 1.0},
+    "where = 'round'": {"clipping": "quantile"},
+    "did you mean": {"where": "step"},
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_combination_without_a_proof_is_refused_with_the_reason(reason: str) -> None:
+    with pytest.raises(DpflError, match=reason):
+        from_name("custom", **REFUSED[reason])
+
+
 def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crowd: Federation) -> None:
     result = train(crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp")
     assert result.accuracy > 0.3

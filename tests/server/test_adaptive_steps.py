@@ -13,7 +13,7 @@ from dpfl.server.ali_bounds import AliInputs, noise_energy
 from dpfl.server.steps import Facts, Seen, Situation
 
 D = 2000
-FACTS = Facts(rounds=50, rate=0.5, multiplier=1.1, clip=1.0, parameters=D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9))
+FACTS = Facts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)
 
 
 def quadratic(seed: int, rounds: int, curvature: float, noisy: bool = True) -> list[Seen]:

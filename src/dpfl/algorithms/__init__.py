@@ -12,6 +12,7 @@ from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.ali_dpfl import ali_dpfl
 from dpfl.algorithms.als_dpfl import als_dpfl
 from dpfl.algorithms.ce_fedavg import ce_fedavg
+from dpfl.algorithms.custom import custom
 from dpfl.algorithms.dp_fedavg import dp_fedavg
 from dpfl.algorithms.dp_fedavg_wav import dp_fedavg_wav
 from dpfl.algorithms.dp_sgd_wav import dp_sgd_wav
@@ -38,6 +39,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "scaffold": scaffold,
     "dp-scaffold": dp_scaffold,
     "ldp-fl": ldp_fl,
+    "custom": custom,
 }
 
 
@@ -66,6 +68,7 @@ __all__ = [
     "ali_dpfl",
     "als_dpfl",
     "ce_fedavg",
+    "custom",
     "dp_fedavg",
     "dp_fedavg_wav",
     "dp_scaffold",

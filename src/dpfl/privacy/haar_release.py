@@ -94,6 +94,11 @@ class HaarNoise:
         weights = _weights(self.ends, self.weights, self.energies)
         return _transform(self.ends).effective_multiplier(self.multiplier, weights, kind)
 
+    def energy(self, size: int) -> float:
+        """Every element has one coefficient of each level above it, and so the same variance."""
+        haar = _transform(self.ends)
+        return size * haar.noise_variance(_weights(self.ends, self.weights, self.energies)) / haar.coefficients
+
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
         haar = _transform(self.ends)
         if self.ends[-1] != size:

@@ -90,6 +90,10 @@ class Release:
         multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         return multiplier * self.sensitivity(largest_weight)
 
+    def energy(self, size: int) -> float:
+        """E |noise|^2 of a sum of this size, in units of deviation^2."""
+        return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
+
     def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
         """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere."""
         deviation = self.deviation(largest_weight) * share**0.5

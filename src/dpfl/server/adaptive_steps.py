@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.server import ali_bounds, als_bounds
-from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, noise_energy, raw_slope, released_slope
+from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, raw_slope, released_slope
 from dpfl.server.als_bounds import AlsInputs
 from dpfl.server.steps import Seen, Situation
 
@@ -130,7 +130,7 @@ def released_gradient(seen: Seen, client: int) -> Tensor:
 
 def _noise(seen: Seen, client: int) -> float:
     facts = seen.facts
-    return noise_energy(facts.multiplier, facts.clip, facts.parameters, facts.batches[client], seen.steps)
+    return (facts.multiplier * facts.clip / facts.batches[client]) ** 2 * facts.energy / seen.steps
 
 
 def mean_gradient(seen: Seen) -> tuple[Tensor, float]:

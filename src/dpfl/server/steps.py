@@ -14,7 +14,10 @@ from dpfl.errors import DpflError
 
 @dataclass(frozen=True)
 class Facts:
-    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q n_i and its weight."""
+    """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q n_i and its weight.
+
+    `energy` is E |noise|^2 over (sigma C)^2 in one release: d for plain Gaussian noise.
+    """
 
     rounds: int | None
     rate: float
@@ -23,6 +26,7 @@ class Facts:
     parameters: int
     batches: Sequence[float]
     weights: Sequence[float]
+    energy: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""Own systems from parts by name: any steps with any noise, weights and pull, as long as there is a proof.
+
+`where` says what gets the noise: every gradient in the steps of a client ("steps"), a client's whole upload ("uploads"), the
+sum of a round ("round"), or nothing ("none"). What has no proof is refused with the reason. Nothing is claimed beyond what is
+proven.
+"""
+
+from __future__ import annotations
+
+from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.options import choose, haar_noise_of, noise_of, poisson_cohort_of, weights_of
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
+from dpfl.errors import DpflError
+from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, Release
+from dpfl.privacy.clip import Clip
+from dpfl.privacy.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.noise import Gaussian, Planned
+from dpfl.privacy.release import Upload
+from dpfl.server.adaptive_steps import Ali, Als
+from dpfl.server.hellinger import KINDS
+from dpfl.server.steps import Fixed, Steps
+from dpfl.server.update import ServerUpdate
+from dpfl.server.weights import Hellinger, Weights
+
+WHERE = ("steps", "uploads", "round", "none")
+
+
+def custom(
+    where: str = "steps",
+    steps: str = "fixed",
+    tau: int = 1,
+    gamma: float = 10.0,
+    phi: float = 5e-5,
+    sampling_rate: float = 0.05,
+    cohort: int | None = None,
+    clip: float = 1.0,
+    clipping: str = "flat",
+    haar_weights: str = "paper",
+    quantile: float = 0.5,
+    count_noise: float = 4.0,
+    noise_multiplier: float | None = None,
+    rate: float = 0.5,
+    optimiser: str = "sgd",
+    batch_size: int = 64,
+    prox: float = 0.0,
+    controls: bool = False,
+    weights: str = "size",
+    histogram_noise: float = 10.0,
+    server_rate: float = 1.0,
+    server_momentum: float = 0.0,
+) -> Algorithm:
+    """Local training x a release x steps x weights x server update, each by its word."""
+    choose("where", where, dict.fromkeys(WHERE))
+    bound = _clip(clipping, clip, where, haar_weights, quantile, count_noise)
+    noise = _noise(clipping, noise_multiplier, haar_weights)
+    drawn = poisson_cohort_of(cohort)
+    return Algorithm(
+        name="custom",
+        local=Local(optimiser_of(optimiser, rate), batch_size, prox),
+        steps=_steps(steps, tau, gamma, phi),
+        samples=Release(Poisson(sampling_rate), bound, noise) if where == "steps" else None,
+        uploads=Upload(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
+        clients=Release(drawn, bound, noise) if where == "round" else Release(drawn),
+        weights=_weights(weights, histogram_noise),
+        server=ServerUpdate(server_rate, server_momentum),
+        controls=controls,
+        claim=Claim("nothing: there is no paper"),
+    )
+
+
+def _steps(name: str, tau: int, gamma: float, phi: float) -> Steps:
+    parts: dict[str, Steps] = {"fixed": Fixed(tau), "ali": Ali(gamma=gamma), "als": Als(phi)}
+    return choose("steps", name, parts)
+
+
+def _clip(name: str, level: float, where: str, weights: str, quantile: float, count_noise: float) -> Clip:
+    parts: dict[str, Clip] = {
+        "flat": Flat(level),
+        "per-layer": PerLayer(level),
+        "haar": HaarClip(level, "weighted", weights),
+        "quantile": Quantile(level, quantile, count_noise=count_noise),
+        "public-median": PublicMedian(level),
+    }
+    chosen = choose("clipping", name, parts)
+    if isinstance(chosen, Quantile | PublicMedian) and where != "round":
+        raise DpflError(f"clipping = {name!r} adapts a level to clients, round by round; use it with where = 'round'.")
+    return chosen
+
+
+def _noise(clipping: str, multiplier: float | None, weights: str) -> Gaussian | HaarNoise | Planned:
+    return haar_noise_of(multiplier, weights, False, ()) if clipping == "haar" else noise_of(multiplier)
+
+
+def _weights(name: str, histogram_noise: float) -> Weights:
+    if name in KINDS:
+        return Hellinger(name, Survey(histogram_noise))
+    return weights_of(name)

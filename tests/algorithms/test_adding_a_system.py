@@ -1,0 +1,26 @@
+"""The page on adding a system does what it says."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpfl
+from dpfl.algorithms import ALGORITHMS, from_name
+from dpfl.data import Federation
+
+PAGE = (Path(__file__).parents[2] / "docs" / "adding-a-system.md").read_text()
+
+
+def test_the_system_of_the_page_can_be_added_and_passes_its_own_test(
+    train: Callable[..., dpfl.Result], federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, registry, test = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    monkeypatch.setitem(ALGORITHMS, "dp-fedsgd", ALGORITHMS["fedavg"])  # taken out again afterwards
+    names: dict[str, Any] = {"ALGORITHMS": ALGORITHMS, "__name__": "page"}
+    for block in (system, registry, test):
+        exec(block, names)
+    assert from_name("dp-fedsgd", clip=0.5).samples.clip.level == 0.5
+    names["test_dp_fedsgd_learns_inside_epsilon_and_states_what_it_released"](train, federation)
