@@ -2,8 +2,8 @@
 
     DPFL_DATA=... python scripts/tau_lists.py OUT.png
 
-The privacy budget buys R_c steps at q = 0.015, sigma = 1.1 by the papers' accounting (RDP, classic conversion), and there are R_c / 2 or
-R_c / 5 rounds to make them in.
+The privacy budget buys R_c steps at q = 0.015, sigma = 1.1 by the papers' accounting (RDP, classic conversion), and there are R_c / 2
+or R_c / 5 rounds to make them in.
 """
 
 from __future__ import annotations
