@@ -170,7 +170,9 @@ class Coordinator:
             total = weighted_sum(good, self._weights, size)
             randomness = self._debit_federation(total, sum(reply.inside for reply in good))
             rng = randomness.generator("server noise", state.round)
-            update = noisy_mean(total, len(good), self._weights, state.clients, rng)
+            declared = self.federated.declared
+            usual = self.algorithm.weights.usual(declared)
+            update = noisy_mean(total, len(good), len(declared), usual, state.clients, rng)
             self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -380,6 +381,7 @@ COMBINED = {
         "noise_multiplier": 0.1,
         "server_momentum": 0.5,
     },
+    "a round, hellinger weights": {"where": "round", "weights": "similarity", "tau": 5, "rate": 0.2},
     "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
 }
 
@@ -397,7 +399,7 @@ def test_parts_combine_and_learn(train: Train, federation: Federation, name: str
 
 
 REFUSED = {
-    "Label histograms": {"where": "round", "weights": "similarity", "noise_multiplier": 1.0},
+    "histogram must be a positive number": {"weights": "similarity", "histogram_noise": 0.0},
     "noise on samples": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
     "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
     "give a noise_multiplier": {"steps": "ali"},
@@ -459,3 +461,18 @@ class StopsAfter(Silent):
     def tell(self, row: Any) -> None:
         if row.round == self.round:
             raise KeyboardInterrupt
+
+
+def test_hellinger_weights_of_a_round_move_nobody_else_and_cost_no_more(train: Train, federation: Federation) -> None:
+    """A weight is made of its own client's labels, at most 1, and the divisor is public: the sum is as sensitive as before."""
+    algorithm = from_name("custom", where="round", weights="similarity", noise_multiplier=1.0, clip=0.5)
+    answers = {client: np.array([client + 1.0, 2.0, 0.0]) for client in range(4)}
+    weights = algorithm.weights.of([10] * 4, answers)
+    without = algorithm.weights.of([10] * 4, {client: answers[client] for client in (0, 1, 3)})
+    assert torch.equal(weights[[0, 1, 3]], without[[0, 1, 3]])
+    assert float(weights.max()) <= 1
+    assert algorithm.weights.usual([10] * 4) == 1.0
+    result = train(federation, algorithm, rounds=2, accountant="rdp")
+    assert result.privacy.unit == "client"
+    assert ledger_of(result, "federation") == {dp.GaussianDpEvent(1.0): 2}
+    assert not list((result.folder / "ledger").glob("client-*"))

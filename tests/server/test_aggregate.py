@@ -32,7 +32,7 @@ def release(expected: int, **options: object) -> Release:
 
 
 def noisy(replies: list[Reply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
-    return noisy_mean(weighted_sum(replies, weights, size), len(replies), weights, plan, generator)
+    return noisy_mean(weighted_sum(replies, weights, size), len(replies), len(weights), float(weights.mean()), plan, generator)
 
 
 def within(deviation: Tensor, stated: float) -> bool:

@@ -61,12 +61,15 @@ class Algorithm:
             raise DpflError("Noise shared over clients needs uniform weights; weigh by size only with noise at the server.")
         if not isinstance(self.steps, Fixed):
             self._check_adaptive()
-        if self.weights.survey and not self.own_accounts:
-            raise DpflError("Label histograms are protected a sample at a time; use such weights with noise at the clients.")
+        if self.weights.survey and self.weights.survey.trusted != (self.scale == "round"):
+            raise DpflError(
+                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
+            )
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
         survey = self.weights.survey
-        exact = (self.steps.asks_raw, self.samples and self.samples.realised, survey and survey.multiplier is None)
+        shown = survey and survey.multiplier is None and not survey.trusted
+        exact = (self.steps.asks_raw, self.samples and self.samples.realised, shown)
         if any(exact) != bool(self.leaks):
             raise DpflError("What a system releases without noise must be named in its leaks, and nothing else.")
         if self.variant == "sound" and self.leaks:
@@ -130,7 +133,7 @@ class Algorithm:
     def before(self) -> dict[Event, int]:
         """What is released once, before the first round."""
         survey = self.weights.survey
-        return {survey.event: 1} if survey else {}
+        return {survey.event: 1} if survey and not survey.trusted else {}
 
     def stated_event(self, population: int) -> Event:
         """What the paper counts it as."""

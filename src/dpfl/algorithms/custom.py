@@ -63,7 +63,7 @@ def custom(
         samples=Release(Poisson(sampling_rate), bound, noise) if where == "steps" else None,
         uploads=Upload(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
         clients=Release(drawn, bound, noise) if where == "round" else Release(drawn),
-        weights=_weights(weights, histogram_noise),
+        weights=_weights(weights, histogram_noise, trusted=where == "round"),
         server=ServerUpdate(server_rate, server_momentum),
         controls=controls,
         claim=Claim("nothing: there is no paper"),
@@ -93,7 +93,7 @@ def _noise(clipping: str, multiplier: float | None, weights: str) -> Gaussian | 
     return haar_noise_of(multiplier, weights, False, ()) if clipping == "haar" else noise_of(multiplier)
 
 
-def _weights(name: str, histogram_noise: float) -> Weights:
+def _weights(name: str, histogram_noise: float, trusted: bool) -> Weights:
     if name in KINDS:
-        return Hellinger(name, Survey(histogram_noise))
+        return Hellinger(name, Survey(None if trusted else histogram_noise, trusted))
     return weights_of(name)

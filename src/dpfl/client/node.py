@@ -99,7 +99,7 @@ class Node:
         if self.site.ledgers is None:
             return None
         if task.survey:
-            return task.survey.event, 1
+            return None if task.survey.trusted else (task.survey.event, 1)
         if task.upload and task.upload.private:
             return task.upload.event(1), 1
         if task.samples and task.samples.private:

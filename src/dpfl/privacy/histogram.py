@@ -48,9 +48,13 @@ def private_histogram(
 
 @dataclass(frozen=True)
 class Survey:
-    """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none."""
+    """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none.
+
+    A `trusted` server may have them exactly where it only ever shows sums with noise for whole clients.
+    """
 
     multiplier: float | None
+    trusted: bool = False
 
     def __post_init__(self) -> None:
         if self.multiplier is not None and not (self.multiplier > 0 and math.isfinite(self.multiplier)):

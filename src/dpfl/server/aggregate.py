@@ -27,14 +27,13 @@ def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     return weighted_sum(replies, weights, size) / share if share else torch.zeros(size)
 
 
-def noisy_mean(total: Tensor, replies: int, weights: Tensor, release: Release, rng: np.random.Generator) -> Tensor:
-    """The private mean over clients from their weighted sum: noise for the largest weight, a divisor fixed before the draw.
+def noisy_mean(total: Tensor, replies: int, clients: int, usual: float, release: Release, rng: np.random.Generator) -> Tensor:
+    """The private mean over clients from their weighted sum: noise for the largest weight, 1, a divisor fixed before the draw.
 
     Missing replies change neither. Where clients add the noise themselves, the server adds what the missing ones did not.
     """
     share = max(0.0, 1 - replies / release.shared_by) if release.shared_by else 1.0
-    noisy = release.noised(total, rng, largest_weight=float(weights.max()), share=share)
-    return noisy / (release.sampling.expected(len(weights)) * float(weights.mean()))
+    return release.noised(total, rng, share=share) / (release.sampling.expected(clients) * usual)
 
 
 def noisy_inside_fraction(replies: Sequence[Reply], clip: Quantile, expected: float, rng: np.random.Generator) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor, from_numpy, ones, tensor
 
 from dpfl.privacy.histogram import Survey
-from dpfl.server.hellinger import hellinger_weights
+from dpfl.server.hellinger import hellinger_distance
 
 Answers = Mapping[int, np.ndarray]
 
@@ -24,7 +24,10 @@ class Weights(Protocol):
         """What clients are asked before the first round."""
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        """A weight for every client of the population, the largest being 1."""
+        """A weight from 0 to 1 for every client of the population."""
+
+    def usual(self, declared: Sequence[int]) -> float:
+        """The mean weight as far as it is public: what a private sum is divided by, whatever the weights are."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class Uniform:
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         return ones(len(declared))
 
+    def usual(self, declared: Sequence[int]) -> float:
+        return 1.0
+
 
 @dataclass(frozen=True)
 class BySize:
@@ -42,10 +48,17 @@ class BySize:
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         return tensor(declared, dtype=ones(0).dtype) / max(declared)
 
+    def usual(self, declared: Sequence[int]) -> float:
+        return float(self.of(declared).mean())
+
 
 @dataclass(frozen=True)
 class Hellinger:
-    """By the Hellinger distance of a client's labels to balanced ones, or by similarity; 0 for who gave no answer."""
+    """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h); 0 for who gave no answer.
+
+    Each weight comes from that client's labels alone, so a private sum of weighted updates is no more sensitive than one of
+    updates. Where the weights only divide among clients whose uploads carry noise, all zeros count as uniform.
+    """
 
     kind: str
     survey: Survey
@@ -53,7 +66,10 @@ class Hellinger:
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         weights = ones(len(declared))
         if answers:
-            found = hellinger_weights(np.stack(list(answers.values())), self.kind)
+            distances = hellinger_distance(np.stack(list(answers.values())))
             weights.zero_()
-            weights[list(answers)] = from_numpy(found / found.max()).float()
-        return weights
+            weights[list(answers)] = from_numpy(distances if self.kind == "distance" else 1 - distances).float()
+        return weights if self.survey.trusted or weights.max() > 1e-6 else ones(len(declared))
+
+    def usual(self, declared: Sequence[int]) -> float:
+        return 1.0
