@@ -115,6 +115,8 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
             raise DpflError(
                 "Clients that are drawn may share samples, so no guarantee for samples holds; use another partition."
             )
+    if algorithm.own_accounts and federation.described:
+        raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))

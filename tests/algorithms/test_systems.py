@@ -426,6 +426,12 @@ def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crow
     assert statement.proven == pytest.approx(accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5))
 
 
+def test_clients_that_are_drawn_cannot_pay_themselves(train: Train) -> None:
+    drawn = dpfl.data.sample().split(clients=1000, how=dpfl.data.Drawn(20), seed=0)
+    with pytest.raises(DpflError, match="keep no ledgers"):
+        train(drawn, ldp_fl(noise_multiplier=1.0), rounds=1)
+
+
 def test_ldp_fl_stops_when_its_clients_have_nothing_left(train: Train, crowd: Federation) -> None:
     result = train(crowd, ldp_fl(noise_multiplier=5.0), epsilon=2.0, rounds=50, accountant="rdp")
     assert result.stopped_by == "epsilon"
