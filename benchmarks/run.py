@@ -24,7 +24,7 @@ from benchmarks.harness import Contender, Measured, compare
 from benchmarks.report import Line, markdown, plain
 
 HERE = Path(__file__).parent
-PIECES = ("steps", "whole_run", "client_level", "population", "accounting")
+PIECES = ("steps", "whole_run", "as_documented", "client_level", "population", "accounting")
 VERSIONED = ("dpfl", "torch", "numpy", "opacus", "jax", "jaxlib", "jax-privacy", "pfl", "flwr", "ray", "dp-accounting")
 
 

@@ -17,15 +17,18 @@ from torch.nn.utils import parameters_to_vector
 
 from benchmarks import run_common as common
 from benchmarks.common import Clock
+from benchmarks.run_documented import Client as Documented
 from benchmarks.run_opacus import Client, epsilon
 
 client_app = ClientApp()
 
 
 @lru_cache(maxsize=1)
-def _client() -> Client:
+def _client() -> Client | Documented:
     torch.set_num_threads(1)
     federation = common.federation()
+    if os.environ["BENCH_MODE"] == "documented":
+        return Documented(federation, common.NOISE, common.TAU, common.BATCH, kept=False)
     return Client(federation, os.environ["BENCH_MODE"], common.NOISE, common.TAU, common.sampling_rate(federation.sizes[0]))
 
 

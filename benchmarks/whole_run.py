@@ -27,19 +27,24 @@ GOALS = {"Opacus loop": at_least(4.0), "Flower + Opacus": at_least(10.0)}
 
 
 def run(bench) -> list[Line]:
+    work, found, lines = measured(bench, contenders, GOALS)
+    return lines + two_workers(6, work, found["dpfl"], found["dpfl, 2 workers"])
+
+
+def measured(bench, contenders, goals) -> tuple[str, dict[str, Measured], list[Line]]:
+    """The contenders side by side, and a line for each peer that has a goal, against one worker and against two."""
     rounds = 8 if bench.quick else ROUNDS
     work = f"{WORK}, {rounds} rounds"
     bench.say(work)
     found = bench.compare(contenders(rounds))
     _same_run(found, 0.2 if bench.quick else 0.05, bench.say)
     bench.keep(work, found)
-    ours, pair = found["dpfl"], found["dpfl, 2 workers"]
-    lines = []
-    for name, goal in GOALS.items():
-        for mine in (ours, pair):
-            lines += _against(work, mine, found[name], goal)
-    lines += two_workers(6, work, ours, pair)
-    return lines
+    ours = (found["dpfl"], found["dpfl, 2 workers"])
+    return (
+        work,
+        found,
+        [line for name, goal in goals.items() for mine in ours for line in _against(work, mine, found[name], goal)],
+    )
 
 
 def _against(work: str, ours: Measured, peer: Measured, goal) -> list[Line]:
