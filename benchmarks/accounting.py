@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -17,11 +18,14 @@ RUNS = (("row 3's run, noise planned", 50, common.TAU), ("317 rounds of MNIST, t
 
 
 class Stopwatch:
-    """The time inside a set of functions; one called by another of them counts once."""
+    """The time inside a set of functions; one called by another of them counts once.
+
+    For the main thread what the clock says, waiting included; for others, which work beside it, the processor's time.
+    """
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
-        self._inside = False
+        self._here = threading.local()
 
     @property
     def seconds(self) -> float:
@@ -38,15 +42,15 @@ class Stopwatch:
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def timed(*arguments: Any, **named: Any) -> Any:
-            if self._inside:
+            if getattr(self._here, "inside", False):
                 return function(*arguments, **named)
-            self._inside, start = True, time.perf_counter()
+            clock = time.perf_counter if threading.current_thread() is threading.main_thread() else time.thread_time
+            self._here.inside, start = True, clock()
             try:
                 return function(*arguments, **named)
             finally:
-                self._inside = False
-                spent = self.parts.get(function.__qualname__, 0.0)
-                self.parts[function.__qualname__] = spent + time.perf_counter() - start
+                self._here.inside = False
+                self.parts[function.__qualname__] = self.parts.get(function.__qualname__, 0.0) + clock() - start
 
         return timed
 
@@ -63,7 +67,7 @@ def watch() -> Stopwatch:
         (prepare, ("with_planned_noise",)),
         (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
         (accounts.Meter, ("at_most",)),
-        (Node, ("_debit",)),
+        (Node, ("_release_name", "_randomness", "_debit_begun", "_debit", "_await")),
         (Ledger, ("open", "read", "epoch", "spent", "remaining", "debit", "epsilon")),
         (Accountant, ("epsilon",)),
     ):

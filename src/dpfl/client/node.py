@@ -87,7 +87,7 @@ class Node:
             if not debit.done() or not debit.exception():
                 reply = self._reply(task, vector, randomness, drift)
         finally:
-            wait([debit])
+            self._await(debit)
         refusal = debit.exception()
         if isinstance(refusal, Refused):
             return Reply(task.client, refused=str(refusal))
@@ -106,6 +106,10 @@ class Node:
             event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
             return event, task.steps
         return None
+
+    def _await(self, debit: Future[None]) -> None:
+        """What of the flush training did not cover."""
+        wait([debit])
 
     def _debit_begun(self, task: Task, name: str, event: Event, count: int) -> Future[None]:
         """Until the owner's limits are known to allow it, or to forbid it."""
