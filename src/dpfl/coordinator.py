@@ -275,4 +275,6 @@ def _digest(*tensors: Tensor) -> str:
 def _fault(update: Tensor | None, size: int) -> str:
     if update is None or update.shape != (size,):
         return "its update has the wrong shape and was dropped"
-    return "" if torch.isfinite(update).all() else "its update is not finite and was dropped"
+    # A sum that is finite has finite terms; one that is not may also have overflowed.
+    finite = torch.isfinite(update.sum()) or torch.isfinite(update).all()
+    return "" if finite else "its update is not finite and was dropped"
