@@ -2,8 +2,8 @@
 
     DPFL_DATA=... python scripts/tau_lists.py OUT.png
 
-The privacy budget buys R_c steps at q = 0.015, sigma = 1.1 by the papers' accounting (RDP, classic conversion), and there are R_c / 2
-or R_c / 5 rounds to make them in.
+The privacy budget buys R_c steps at q = 0.015, sigma = 1.1 by the papers' accounting (RDP, classic conversion), and there are
+R_c / 2 or R_c / 5 rounds to make them in.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ SYSTEMS = [
 def main(picture: Path) -> None:
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05), seed=0)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
-    print(
-        "| rounds | system | variant | tau of rounds 1, 2, 3, 5, 10, 20, last | rounds made | steps | accuracy | proven | claimed |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    heads = ("rounds", "system", "variant", "tau of rounds 1, 2, 3, 5, 10, 20, last", "rounds made", "steps", "accuracy")
+    print("| " + " | ".join((*heads, "proven", "claimed")) + " |
+" + "|---" * 9 + "|")
     for panel, share in zip(axes, (2, 5), strict=True):
         rounds = R_C // share
         for name, variant, options in SYSTEMS:
