@@ -35,8 +35,8 @@ def main(picture: Path) -> None:
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05), seed=0)
     figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
     heads = ("rounds", "system", "variant", "tau of rounds 1, 2, 3, 5, 10, 20, last", "rounds made", "steps", "accuracy")
-    print("| " + " | ".join((*heads, "proven", "claimed")) + " |
-" + "|---" * 9 + "|")
+    print("| " + " | ".join((*heads, "proven", "claimed")) + " |")
+    print("|---" * 9 + "|")
     for panel, share in zip(axes, (2, 5), strict=True):
         rounds = R_C // share
         for name, variant, options in SYSTEMS:
