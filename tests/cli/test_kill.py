@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from safetensors import safe_open
@@ -76,7 +77,10 @@ def test_an_interrupt_says_how_to_go_on(tmp_path):
     run = tmp_path / "run"
     endless = ("budget.rounds=1000000", "budget.epsilon=100000", "privacy.accountant=rdp")
     words = ["--out", run, "--workers", 1, *flags(), *(word for setting in endless for word in ("--set", setting))]
-    process = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Whoever runs the tests in the background may have interrupts ignored, which children inherit.
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([*COMMAND, *map(str, words)], preexec_fn=listening, **pipes)
     deadline = time.monotonic() + 60
     while finished_rounds(run) < 1 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
