@@ -13,7 +13,7 @@ from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.calibrate import MOST, affordable
-from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
+from dpfl.privacy.events import Event, Spent, add, add_all, describe, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -93,7 +93,7 @@ class Accounts:
         return next((count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon), horizon or MOST)
 
     def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
-        starts = {frozenset(spent.items()) for spent in self.spent(besides=self.run)}
+        starts = {frozenset(add_all(spent, self.algorithm.before).items()) for spent in self.spent(besides=self.run)}
         end = min(max(remaining), horizon or MOST)
         return Meter(tuple(starts), self.event, self.delta, self.accountant, end)
 

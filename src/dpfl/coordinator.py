@@ -96,7 +96,7 @@ class Coordinator:
 
     def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | None = None) -> Order:
         state, planned = self.state, self.budget.rounds
-        horizon = self.algorithm.steps.total(planned) - state.iterations if planned else 0
+        horizon = self.algorithm.releases_in(planned) - self._releases if planned else 0
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, max(horizon, 0),
             raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
@@ -109,6 +109,11 @@ class Coordinator:
         if self.state.controls is None:
             self.state.controls = fresh(len(self.federated.declared), self.federated.layout.trainable)
         return self.state.controls
+
+    @property
+    def _releases(self) -> int:
+        """How many of its private releases the run has made."""
+        return self.state.iterations if self.algorithm.scale == "step" else self.state.round
 
     @property
     def clients_shown(self) -> int:

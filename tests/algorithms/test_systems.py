@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -28,19 +27,11 @@ from dpfl.algorithms import (
 )
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger, accountant
-from dpfl.recorder import Silent
+from dpfl.privacy import accountant
+from tests.conftest import StopsAfter, ledger_of
 
 Train = Callable[..., dpfl.Result]
 CHANCE = 0.1
-
-
-def ledger_of(result: dpfl.Result, name: str) -> dict[Any, int]:
-    ledger = Ledger.read(result.folder / "ledger" / f"{name}.sqlite")
-    try:
-        return ledger.spent()
-    finally:
-        ledger.close()
 
 
 UNPROTECTED = {
@@ -362,59 +353,6 @@ def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(train:
     assert not result.lost
 
 
-COMBINED = {
-    "ali's steps with haar noise": {"steps": "ali", "clipping": "haar", "haar_weights": "orthonormal"},
-    "als's steps, a pull": {"steps": "als", "prox": 0.1},
-    "hellinger weights, controls": {"weights": "similarity", "controls": True, "tau": 2},
-    "haar noise, adam": {
-        "clipping": "haar",
-        "haar_weights": "orthonormal",
-        "optimiser": "adam",
-        "rate": 0.01,
-        "noise_multiplier": 0.8,
-    },
-    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size"},
-    "a round, quantile, momentum": {
-        "where": "round",
-        "clipping": "quantile",
-        "tau": 5,
-        "noise_multiplier": 0.1,
-        "server_momentum": 0.5,
-    },
-    "a round, hellinger weights": {"where": "round", "weights": "similarity", "tau": 5, "rate": 0.2},
-    "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
-}
-
-
-@pytest.mark.parametrize("name", COMBINED)
-def test_parts_combine_and_learn(train: Train, federation: Federation, name: str) -> None:
-    noise = {"round": 0.1, "uploads": 0.01}.get(str(COMBINED[name].get("where")), 0.8)
-    options = {"sampling_rate": 0.3, "rate": 0.7, "noise_multiplier": noise} | COMBINED[name]
-    algorithm = from_name("custom", **options)
-    result = train(federation, algorithm, rounds=8, accountant="rdp")
-    assert result.accuracy > 0.3
-    assert result.privacy.unit == algorithm.unit
-    assert (result.privacy.proven < math.inf) == (algorithm.unit != "none")
-    assert result.privacy.claimed is None
-
-
-REFUSED = {
-    "histogram must be a positive number": {"weights": "similarity", "histogram_noise": 0.0},
-    "noise on samples": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
-    "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
-    "give a noise_multiplier": {"steps": "ali"},
-    "Control variates": {"where": "round", "controls": True, "noise_multiplier": 1.0},
-    "where = 'round'": {"clipping": "quantile"},
-    "did you mean": {"where": "step"},
-}
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-def test_a_combination_without_a_proof_is_refused_with_the_reason(reason: str) -> None:
-    with pytest.raises(DpflError, match=reason):
-        from_name("custom", **REFUSED[reason])
-
-
 def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crowd: Federation) -> None:
     result = train(crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp")
     assert result.accuracy > 0.3
@@ -458,27 +396,3 @@ def test_controls_need_single_updates_of_plain_sgd() -> None:
         replace(private, controls=True)
     with pytest.raises(DpflError, match="Control variates"):
         replace(fedavg(optimiser="adam"), controls=True)
-
-
-class StopsAfter(Silent):
-    def __init__(self, round: int) -> None:
-        self.round = round
-
-    def tell(self, row: Any) -> None:
-        if row.round == self.round:
-            raise KeyboardInterrupt
-
-
-def test_hellinger_weights_of_a_round_move_nobody_else_and_cost_no_more(train: Train, federation: Federation) -> None:
-    """A weight is made of its own client's labels, at most 1, and the divisor is public: the sum is as sensitive as before."""
-    algorithm = from_name("custom", where="round", weights="similarity", noise_multiplier=1.0, clip=0.5)
-    answers = {client: np.array([client + 1.0, 2.0, 0.0]) for client in range(4)}
-    weights = algorithm.weights.of([10] * 4, answers)
-    without = algorithm.weights.of([10] * 4, {client: answers[client] for client in (0, 1, 3)})
-    assert torch.equal(weights[[0, 1, 3]], without[[0, 1, 3]])
-    assert float(weights.max()) <= 1
-    assert algorithm.weights.usual([10] * 4) == 1.0
-    result = train(federation, algorithm, rounds=2, accountant="rdp")
-    assert result.privacy.unit == "client"
-    assert ledger_of(result, "federation") == {dp.GaussianDpEvent(1.0): 2}
-    assert not list((result.folder / "ledger").glob("client-*"))

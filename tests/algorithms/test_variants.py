@@ -2,22 +2,23 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import dp_accounting as dp
 import numpy as np
 import pytest
 import torch
 
 import dpfl
-from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, options_of
+from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, ldp_fl, options_of
 from dpfl.client.node import Node, Site
 from dpfl.client.task import Task
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
 from dpfl.privacy.published import HellingerNoise
-from dpfl.recorder import Silent
-from tests.conftest import MODEL
+from tests.conftest import MODEL, StopsAfter
 
 Train = Callable[..., dpfl.Result]
 EPSILON, ROUNDS = 12.0, 8
@@ -43,15 +44,6 @@ def system(name: str, variant: str) -> dpfl.algorithms.Algorithm:
 
 def crowd_for(name: str, federation: Federation, crowd: Federation) -> Federation:
     return crowd if name == "dp-fedavg-wav" else federation
-
-
-class StopsAfter(Silent):
-    def __init__(self, round: int) -> None:
-        self.round = round
-
-    def tell(self, row: Any) -> None:
-        if row.round == self.round:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
@@ -186,17 +178,77 @@ def test_hw_pays_for_its_histogram_before_the_first_round(train: Train, federati
     assert 2.99 < result.privacy.proven <= 3.0
 
 
-def test_one_step_of_hw_moves_no_further_than_stated_when_a_sample_is_replaced() -> None:
-    made = hw_dpfl(batch_size=10, rate=0.5, noise_multiplier=1.0)
-    tiny = made.uploads.__class__(**vars(made.uploads) | {"noise": None})
+def test_the_epsilon_shown_during_a_run_counts_the_histogram(train: Train, federation: Federation) -> None:
+    result = train(federation, hw_dpfl(batch_size=100, rate=0.5, noise_multiplier=4.0, histogram_noise=3.0), rounds=3)
+    shown = [row.epsilon for row in result.history]
+    truth = [accountant("pld").epsilon({dp.GaussianDpEvent(3.0): 1, dp.GaussianDpEvent(4.0): made}, 1e-5) for made in (1, 2, 3)]
+    assert all(upper >= epsilon - 1e-6 for upper, epsilon in zip(shown, truth, strict=True))
+
+
+# How far one unit moves an upload: bounds that are reached
+
+
+def opposites(copies: int) -> tuple[Site, Site]:
+    """One image twice, once of either class: at zero weights its gradients are each other's negative."""
+    x = torch.full((2, 1, 28, 28), 5.0)
+    rows = torch.zeros(copies, dtype=torch.int64)
+    sites = [
+        Site("run", Zeros(), 2, x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
+        for held in (rows, torch.cat([rows[:-1], torch.tensor([1])]))
+    ]
+    return sites[0], sites[1]
+
+
+class Zeros:
+    name, options = "zeros", ()
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> torch.nn.Module:
+        layer = torch.nn.Linear(784, classes)
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        return torch.nn.Sequential(torch.nn.Flatten(), layer)
+
+
+def moved(made: dpfl.algorithms.Algorithm, sites: tuple[Site, Site], steps: int) -> float:
+    """Between the uploads of two neighbours, before their noise."""
     updates = []
-    for site in neighbours():
+    for site in sites:
         node = Node(site)
-        reply = node.work(Task(0, 0, 1, made.local, Release(), made.samples, upload=tiny), node.model.read(), "model")
+        bare = replace(made.uploads, noise=None)
+        reply = node.work(Task(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read(), "model")
         updates.append(reply.update)
         node.close()
-    moved = float((updates[0] - updates[1]).norm())
-    assert 0 < moved <= made.uploads.moves
+    return float((updates[0] - updates[1]).norm())
+
+
+@pytest.mark.parametrize("batch_size", [1, 10])
+def test_one_step_of_hw_moves_as_far_as_stated_when_a_sample_is_replaced_and_no_further(batch_size: int) -> None:
+    made = hw_dpfl(batch_size=batch_size, rate=0.5, noise_multiplier=1.0)
+    distance = moved(made, opposites(batch_size), steps=1)
+    assert 0.99 * made.uploads.moves < distance <= made.uploads.moves
+
+
+def test_more_steps_of_hw_stay_within_what_is_stated() -> None:
+    made = hw_dpfl(tau=5, batch_size=5, rate=0.5, noise_multiplier=1.0)
+    assert 0 < moved(made, opposites(5), steps=5) <= made.uploads.moves
+
+
+def test_two_clients_of_ldp_fl_can_be_as_far_apart_as_stated_and_no_further() -> None:
+    made = ldp_fl(clip=0.3, tau=3, rate=1.0, noise_multiplier=1.0)
+    distance = moved(made, opposites(1), steps=3)
+    assert 0.99 * made.uploads.moves < distance <= made.uploads.moves
+
+
+@pytest.mark.parametrize("made", [hw_dpfl(batch_size=5, noise_multiplier=0.7), ldp_fl(clip=0.3, noise_multiplier=2.5)])
+def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(made: dpfl.algorithms.Algorithm) -> None:
+    site = opposites(5)[0]
+    node = Node(site)
+    vector, task = node.model.read(), Task(0, 0, 1, made.local, Release(), made.samples, upload=made.uploads)
+    bare = node.work(replace(task, upload=replace(made.uploads, noise=None)), vector, "model").update
+    draws = torch.stack([node.work(replace(task, round=round), vector, "model").update for round in range(40)])
+    node.close()
+    deviation = float((draws - bare).std())
+    assert deviation == pytest.approx(made.uploads.multiplier * made.uploads.moves, rel=0.02)
 
 
 @pytest.mark.parametrize("build", [dp_sgd_wav, dp_fedavg_wav])

@@ -61,10 +61,7 @@ class Algorithm:
             raise DpflError("Noise shared over clients needs uniform weights; weigh by size only with noise at the server.")
         if not isinstance(self.steps, Fixed):
             self._check_adaptive()
-        if self.weights.survey and self.weights.survey.trusted != (self.scale == "round"):
-            raise DpflError(
-                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
-            )
+        self._check_survey()
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
         survey = self.weights.survey
@@ -74,6 +71,17 @@ class Algorithm:
             raise DpflError("What a system releases without noise must be named in its leaks, and nothing else.")
         if self.variant == "sound" and self.leaks:
             raise DpflError(f"A sound system releases nothing without noise, but this one does: {'; '.join(self.leaks)}.")
+
+    def _check_survey(self) -> None:
+        survey = self.weights.survey
+        if survey and survey.trusted != (self.scale == "round"):
+            raise DpflError(
+                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
+            )
+        if survey and not survey.trusted and self.unit == "client":
+            raise DpflError(
+                "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly."
+            )
 
     def _check_adaptive(self) -> None:
         if self.scale != "step":

@@ -18,7 +18,7 @@ from pathlib import Path
 from dpfl.errors import DpflError
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import MOST, affordable, check_target
-from dpfl.privacy.events import Event, Spent, add, decode, encode
+from dpfl.privacy.events import Event, Spent, add, add_all, decode, encode
 
 SCHEMA = """
 CREATE TABLE account (owner TEXT NOT NULL, unit TEXT NOT NULL);
@@ -132,9 +132,7 @@ class Ledger:
         that this one makes `before`. At most `horizon`, where one is given.
         """
         limits = [bound for bound in (self.limit, limit) if bound]
-        spent = self.spent(besides=run)
-        for other, count in (before or {}).items():
-            spent = add(spent, other, count)
+        spent = add_all(self.spent(besides=run), before or {})
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
     def debit(

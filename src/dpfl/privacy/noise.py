@@ -29,6 +29,11 @@ class Gaussian:
         return gaussian_vector(size, deviation, rng)
 
 
+class NotPlanned(DpflError):
+    def __init__(self) -> None:
+        super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+
+
 @dataclass(frozen=True)
 class Planned:
     """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""
@@ -37,10 +42,10 @@ class Planned:
 
     @property
     def multiplier(self) -> float:
-        raise DpflError("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+        raise NotPlanned
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        return torch.full((size,), self.multiplier)
+        raise NotPlanned
 
 
 class Noise(Protocol):
