@@ -67,7 +67,8 @@ def prepare(
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
-    algorithm = with_planned_noise(algorithm.fitted(flat.layout), budget, len(federation.sizes), accountant)
+    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
@@ -93,11 +94,11 @@ def prepare(
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     central = accounts.open(accounts.paths()[0]) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, lambda v: recorder.evaluate(v)[1])
     notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 

@@ -159,6 +159,7 @@ def _numbers(state: State) -> dict[str, Any]:
         "round": state.round,
         "tau": state.tau,
         "iterations": state.iterations,
+        "shown": state.shown,
         "bytes": state.bytes,
         "seconds": state.seconds,
         "remaining": state.remaining,
@@ -171,7 +172,7 @@ def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str,
     return State(
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
         [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
-        int(numbers["bytes"]), float(numbers["seconds"]),
+        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]),
     )  # fmt: skip
 
 
@@ -207,6 +208,10 @@ class Metrics:
     def forget_after(self, round: int) -> None:
         """Rounds that were begun before a crash and are made again."""
         self._connection.execute("DELETE FROM rounds WHERE round > ?", (round,))
+
+    def last_round(self) -> int:
+        """0 where there is none."""
+        return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
 
     def rows(self) -> list[Row]:
         names = ", ".join(COLUMNS)

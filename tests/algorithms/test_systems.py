@@ -302,7 +302,7 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
     units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "scaffold"), "none")
-    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl"), "client")
+    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "dp-ftrl", "dyn-dp-fedavg"), "client")
     assert algorithm.unit == units.get(name, "sample")
     assert algorithm.variant == "sound"
 

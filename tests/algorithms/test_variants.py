@@ -31,9 +31,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "hw-dpfl": {"batch_size": 200, "rate": 1.0, "samples": 250},
     "dp-sgd-wav": {"sampling_rate": 0.3, "rate": 1.0, "tau": 3},
     "dp-fedavg-wav": {"tau": 8, "clip": 2.0},
+    "nbafl": {"clip": 6.0, "samples": 250, "clients": 4, "rounds": ROUNDS, "exposures": ROUNDS, "tau": 8},
+    "dyn-dp-sgd": {"sampling_rate": 0.3, "rate": 1.0, "tau": 2, "phases": 4},
+    "dyn-dp-fedavg": {"tau": 8, "phases": 4},
 }
 # The noise that these need for a sensible epsilon lets them learn nothing in eight rounds: only the loop is tested, with less.
-HOPELESS = {("dp-sgd-wav", "sound"): 2e-3, ("dp-fedavg-wav", "sound"): 1e-3, ("hw-dpfl", "published"): 2e-3}
+HOPELESS = {
+    ("dp-sgd-wav", "sound"): 2e-3,
+    ("dp-fedavg-wav", "sound"): 1e-3,
+    ("hw-dpfl", "published"): 2e-3,
+    ("nbafl", "sound"): 1e-3,
+    ("nbafl", "published"): 1e-3,
+    ("dyn-dp-fedavg", "sound"): 0.4,
+    ("dyn-dp-fedavg", "published"): 0.4,
+}
+NEARLY_TRUE = {"dyn-dp-sgd", "dyn-dp-fedavg"}
+"""Their noise is what they state; only the limit theorem that they count it with is no bound."""
 VARIANTS = [(name, variant) for name in OPTIONS for variant in ("sound", "published")]
 
 
@@ -43,7 +56,7 @@ def system(name: str, variant: str) -> dpfl.algorithms.Algorithm:
 
 
 def crowd_for(name: str, federation: Federation, crowd: Federation) -> Federation:
-    return crowd if name == "dp-fedavg-wav" else federation
+    return crowd if name in ("dp-fedavg-wav", "dyn-dp-fedavg") else federation
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
@@ -62,7 +75,7 @@ def test_a_variant_learns_inside_both_budgets_resumes_and_says_what_is_proven(
         assert statement.unaccounted == ()
     else:
         assert statement.claimed <= (options["epsilon"] or math.inf)
-        assert statement.proven > 10 * statement.claimed
+        assert statement.proven > statement.claimed * (1 if name in NEARLY_TRUE else 10)
         assert (statement.proven == math.inf) == bool(statement.unaccounted)
         assert all(row.epsilon is None or row.epsilon == statement.proven for row in result.history)
     with pytest.raises(KeyboardInterrupt):
@@ -73,7 +86,7 @@ def test_a_variant_learns_inside_both_budgets_resumes_and_says_what_is_proven(
     assert [row.steps for row in resumed.history] == [row.steps for row in result.history]
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", sorted(OPTIONS.keys() - NEARLY_TRUE))
 def test_the_ledger_of_a_published_system_holds_the_truth(
     train: Train, federation: Federation, crowd: Federation, name: str
 ) -> None:
@@ -166,7 +179,7 @@ def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
     paper = HellingerNoise(1.0, 1e-5, 10, 50, 600, 0.05, 1.0)
     assert made.uploads.sensitivity() == pytest.approx(2 * 0.05 * 10)
     assert made.uploads.deviation() == pytest.approx(paper.deviation)
-    assert made.claim.epsilon(100, made.stated_event(0), 1e-5) == pytest.approx(7.06, abs=0.005)
+    assert made.claim.epsilon(made.stated(100, 0), 1e-5) == pytest.approx(7.06, abs=0.005)
 
 
 def test_hw_pays_for_its_histogram_before_the_first_round(train: Train, federation: Federation) -> None:

@@ -9,10 +9,11 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.models import Layout
-from dpfl.privacy import Release, accountant
-from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy import Flat, Release, accountant
+from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.release import Upload
+from dpfl.server.schedules import Schedule
 from dpfl.server.steps import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform, Weights
@@ -26,10 +27,11 @@ class Claim:
     accountant: str | None = None
     formula: Callable[[int], float] | None = None
 
-    def epsilon(self, releases: int, stated: Event, delta: float) -> float | None:
+    def epsilon(self, stated: Spent, delta: float) -> float | None:
+        """For releases as the paper counts them."""
         if self.formula:
-            return self.formula(releases)
-        return accountant(self.accountant).epsilon({stated: releases}, delta) if self.accountant else None
+            return self.formula(sum(stated.values()))
+        return accountant(self.accountant).epsilon(stated, delta) if self.accountant else None
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
-    those of SCAFFOLD.
+    those of SCAFFOLD. A `schedule` changes the private release from round to round.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Algorithm:
     leaks: tuple[str, ...] = ()
     uploads: Upload | None = None
     controls: bool = False
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
@@ -62,6 +65,7 @@ class Algorithm:
         if not isinstance(self.steps, Fixed):
             self._check_adaptive()
         self._check_survey()
+        self._check_schedule()
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
         survey = self.weights.survey
@@ -82,6 +86,15 @@ class Algorithm:
             raise DpflError(
                 "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly."
             )
+
+    def _check_schedule(self) -> None:
+        if self.schedule is None:
+            return
+        release = self.release
+        if release is None or self.scale == "upload" or not isinstance(release.clip, Flat) or not isinstance(self.steps, Fixed):
+            raise DpflError("A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.")
+        if self.schedule.follows and self.scale != "step":
+            raise DpflError("A clip that follows the clients' noisy gradients needs noise in their steps.")
 
     def _check_adaptive(self) -> None:
         if self.scale != "step":
@@ -132,10 +145,36 @@ class Algorithm:
         samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
         return replace(self, samples=samples, clients=self.clients.fitted(ends))
 
+    def over(self, rounds: int | None, population: int) -> Algorithm:
+        """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
+        if self.schedule is None and not self.clients.whole_run:
+            return self
+        if rounds is None:
+            raise DpflError("A release that changes from round to round is planned for all of them; give budget.rounds.")
+        schedule = self.schedule.over(rounds) if self.schedule else None
+        return replace(self, schedule=schedule, clients=self.clients.over(rounds, population))
+
     def event(self, population: int) -> Event:
         """What one release costs in truth: it has no guarantee where raw values come with it."""
         assert self.release is not None
         return gaussian(0.0) if self.steps.asks_raw else self.release.event(population)
+
+    def spending(self, releases: int, population: int) -> Spent:
+        """What so many releases cost, at most, from the first on."""
+        return {self.event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def stated(self, releases: int, population: int) -> Spent:
+        """What the paper counts them as."""
+        return {self.stated_event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def _scheduled(self, releases: int, population: int) -> Spent:
+        assert self.schedule is not None
+        assert self.release is not None
+        each, spent = self.releases_in(1), dict[Event, int]()
+        for number, made in enumerate(range(0, releases, each)):
+            event = self.schedule.least(self.release, number).event(population)
+            spent = add(spent, event, min(each, releases - made))
+        return spent
 
     @property
     def before(self) -> dict[Event, int]:
@@ -149,5 +188,7 @@ class Algorithm:
         return self.release.stated_event(population)
 
     def releases_in(self, rounds: int) -> int:
-        """How often the private release is made in this many rounds: every step, or once a round."""
+        """How often the private release is made in this many rounds: every step, once a round, or once for all of them."""
+        if self.clients.whole_run:
+            return min(rounds, 1)
         return self.steps.total(rounds) if self.scale == "step" else rounds

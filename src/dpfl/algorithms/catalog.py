@@ -52,6 +52,8 @@ def guarantee(algorithm: Algorithm) -> str:
     if algorithm.leaks:
         return f"nothing: it sends {algorithm.leaks[0].partition(',')[0]} without noise"
     where = WHERE[algorithm.scale]
+    if algorithm.variant == "published" and algorithm.schedule:
+        return f"less than it claims: noise {where}, counted by a limit theorem"
     if algorithm.variant == "published":
         return f"far less than it claims: noise {where}, for too small a sensitivity"
     return f"epsilon for one {algorithm.unit}: noise {where}"

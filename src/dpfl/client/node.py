@@ -23,7 +23,7 @@ from dpfl.client.local import Generator, plain_steps, private_steps
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
-from dpfl.privacy.clip import Groups, Model, clip_vector
+from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
@@ -143,22 +143,23 @@ class Node:
         return self._upload(task, vector, generator)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
-        """The clipped difference (or the difference to the clipped model), with this client's share of the noise, if any."""
-        clip, layout = task.clients.clip, self.model.layout
+        """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""
+        update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
+        if task.upload:
+            return task.upload.noised(update, generator("upload noise")), inside
+        if task.clients.shared_by:
+            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
+        return update, inside
+
+    def _clipped_update(self, clip: Clip, vector: Tensor) -> tuple[Tensor, bool]:
+        """The clipped difference, or the difference to the clipped model."""
+        layout = self.model.layout
         ends = (*layout.offsets, layout.size)
         if isinstance(clip, Model):
             clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
             return clipped - vector, inside
         update = self.model.vector - vector
-        if task.upload:
-            update, inside = clip_vector(update, task.upload.clip, layout.names, ends)
-            return task.upload.noised(update, generator("upload noise")), inside
-        if isinstance(clip, NoClip):
-            return update, True
-        update, inside = clip_vector(update, clip, layout.names, ends)
-        if task.clients.shared_by:
-            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
-        return update, inside
+        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends)
 
     def _answer(self, task: Task, survey: Survey, randomness: Randomness) -> np.ndarray:
         labels = self.site.y[self.site.clients[task.client]].numpy()

@@ -51,6 +51,12 @@ class Limit:
         check_target(self.epsilon, self.delta)
         proving(self.accountant)
 
+    def covers(self, spent: Spent) -> bool:
+        by = accountant(self.accountant)
+        return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
+            by.epsilon(spent, self.delta) <= self.epsilon
+        )
+
     def remaining(self, spent: Spent, event: Event, horizon: int = 0) -> int:
         return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
 

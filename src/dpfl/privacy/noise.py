@@ -29,6 +29,21 @@ class Gaussian:
         return gaussian_vector(size, deviation, rng)
 
 
+@dataclass(frozen=True)
+class AtLeast(Gaussian):
+    """Gaussian noise that follows what was released before, counted as the `floor` that it cannot fall below.
+
+    Composition theorems want events that are fixed beforehand: the floor is, the noise is not.
+    """
+
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.floor <= self.multiplier * (1 + 1e-9):
+            raise DpflError(f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}.")
+
+
 class NotPlanned(DpflError):
     def __init__(self) -> None:
         super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")

@@ -112,7 +112,7 @@ class Als:
             return kept
         gradients = torch.stack([released_gradient(seen, client) for client in clients])
         p = ali_bounds.shares([facts.weights[client] for client in clients])
-        noises = np.array([_noise(seen, client) for client in clients])
+        noises = np.array([noise_energy(seen, client) for client in clients])
         norms, apart = gradients.norm(dim=1).numpy(), (gradients - gradient).norm(dim=1).numpy()
         ones = np.ones(len(clients))
         found = als_bounds.released_estimates(norms, ones, ones, apart, p, noises, facts.parameters, facts.clip)
@@ -128,7 +128,8 @@ def released_gradient(seen: Seen, client: int) -> Tensor:
     return seen.updates[client][: seen.facts.parameters] / (-seen.facts.rate * seen.steps)
 
 
-def _noise(seen: Seen, client: int) -> float:
+def noise_energy(seen: Seen, client: int) -> float:
+    """E |noise|^2 in that mean."""
     facts = seen.facts
     return (facts.multiplier * facts.clip / facts.batches[client]) ** 2 * facts.energy / seen.steps
 
@@ -138,7 +139,7 @@ def mean_gradient(seen: Seen) -> tuple[Tensor, float]:
     clients = list(seen.updates)
     p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
     mean = sum((share * released_gradient(seen, client) for share, client in zip(p.tolist(), clients, strict=True)))
-    return mean, float(sum(share**2 * _noise(seen, client) for share, client in zip(p, clients, strict=True)))
+    return mean, float(sum(share**2 * noise_energy(seen, client) for share, client in zip(p, clients, strict=True)))
 
 
 def remembered(seen: Seen, memory: Mapping[str, Tensor], gradient: Tensor, noise: float) -> dict[str, Tensor]:
