@@ -20,7 +20,7 @@ from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
-from dpfl.server.controls import corrections, fresh, renewed
+from dpfl.server.kept import Kept
 from dpfl.server.steps import Facts, Seen, Situation
 
 
@@ -40,7 +40,7 @@ class State:
     seconds: float = 0.0
     memory: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None
-    controls: Tensor | None = None
+    kept: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,14 @@ class Coordinator:
             raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
         )  # fmt: skip
         tasks = tuple(replace(task, client=client) for client in clients)
-        added = corrections(self._controls(), tuple(clients)) if self.algorithm.controls and not survey else {}
-        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), added)
+        keeping = self.algorithm.kept
+        sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), sent)
 
-    def _controls(self) -> Tensor:
-        if self.state.controls is None:
-            self.state.controls = fresh(len(self.federated.declared), self.federated.layout.trainable)
-        return self.state.controls
+    def _kept(self, keeping: Kept) -> Tensor:
+        if self.state.kept is None:
+            self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
+        return self.state.kept
 
     @property
     def clients_shown(self) -> int:
@@ -181,14 +182,14 @@ class Coordinator:
         self._keep_variances_positive()
 
     def _learn(self, good: Sequence[Reply]) -> None:
-        """What the step policy takes from the round: released updates, and raw values where it asks for them."""
+        """What the server takes from the round: released updates, and raw values where it asks for them."""
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
         raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
-        if self.algorithm.controls:
-            self.state.controls = renewed(self._controls(), updates, self._taken, self._facts.rate)
         seen = Seen(self._facts, self.state.round, self._taken, self.state.vector, updates, raw)
+        if keeping := self.algorithm.kept:
+            self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, self.state.memory)
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:

@@ -21,7 +21,9 @@ from dpfl.algorithms.fedavg_dp import fedavg_dp
 from dpfl.algorithms.fedprox import fedprox
 from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.ldp_fl import ldp_fl
+from dpfl.algorithms.moon import moon
 from dpfl.algorithms.options import choose, nearest
+from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
 
@@ -36,9 +38,11 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedavg-dp": fedavg_dp,
     "hw-dpfl": hw_dpfl,
     "fedprox": fedprox,
+    "moon": moon,
     "scaffold": scaffold,
     "dp-scaffold": dp_scaffold,
     "ldp-fl": ldp_fl,
+    "pe-dpfl": pe_dpfl,
     "custom": custom,
 }
 
@@ -79,6 +83,8 @@ __all__ = [
     "from_name",
     "hw_dpfl",
     "ldp_fl",
+    "moon",
     "options_of",
+    "pe_dpfl",
     "scaffold",
 ]
