@@ -2,8 +2,8 @@
 
 The loss is l(W) + lambda l(W + N(0, sigma_p^2)) with W the last linear layer, drawn anew in every step. Each client then clips
 its update to C and adds noise to it, for which its ledger pays as in LDP-FL: the perturbation changes nothing in the guarantee.
-The form of the loss is inferred from descriptions of the system, not from its paper; tau = 3 is that of the comparison in the
-ALI-DPFL paper.
+The gradient is about 1 + lambda times that of l: divide a rate of LDP-FL by that. The form of the loss is inferred from
+descriptions of the system, not from its paper; tau = 3 is that of the comparison in the ALI-DPFL paper.
 """
 
 from __future__ import annotations
