@@ -21,7 +21,7 @@ from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
-from dpfl.server.controls import corrections, fresh, renewed
+from dpfl.server.kept import Kept
 from dpfl.server.steps import Facts, Seen, Situation
 
 PAST_NOISE = "past noise"
@@ -45,7 +45,7 @@ class State:
     seconds: float = 0.0
     memory: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None
-    controls: Tensor | None = None
+    kept: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ class Coordinator:
             raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
         )  # fmt: skip
         tasks = tuple(replace(task, client=client) for client in clients)
-        added = corrections(self._controls(), tuple(clients)) if self.algorithm.controls and not survey else {}
-        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), added)
+        keeping = self.algorithm.kept
+        sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), sent)
 
     @property
     def _left_to_plan(self) -> int:
@@ -118,10 +119,10 @@ class Coordinator:
             return 0
         return max(self.algorithm.releases_in(self.budget.rounds) - self.releases, 0)
 
-    def _controls(self) -> Tensor:
-        if self.state.controls is None:
-            self.state.controls = fresh(len(self.federated.declared), self.federated.layout.trainable)
-        return self.state.controls
+    def _kept(self, keeping: Kept) -> Tensor:
+        if self.state.kept is None:
+            self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
+        return self.state.kept
 
     @property
     def releases(self) -> int:
@@ -233,9 +234,9 @@ class Coordinator:
         if not updates:
             return
         raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
-        if self.algorithm.controls:
-            self.state.controls = renewed(self._controls(), updates, self._taken, self._facts.rate)
         seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw), self.state.memory
+        if keeping := self.algorithm.kept:
+            self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)
         if self.algorithm.schedule:
             self.state.memory |= self.algorithm.schedule.learn(seen, lambda: self._validate(self.state.vector), memory)

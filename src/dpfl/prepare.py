@@ -18,11 +18,13 @@ from torch import nn
 from dpfl.accounts import Accounts, Meter
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable, Site
+from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.coordinator import Coordinator, Federated, State
 from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
+from dpfl.models.flat import evaluating
 from dpfl.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
@@ -120,6 +122,9 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+    if algorithm.local.objective != CrossEntropy():
+        with evaluating(model.module):
+            final_layer(model, federation.train.x[:1])
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:

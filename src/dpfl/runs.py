@@ -111,7 +111,7 @@ class RunFolder:
 
     def save_checkpoint(self, state: State) -> None:
         tensors = {"vector": state.vector, "velocity": state.velocity}
-        kept = {"weights": state.weights, "controls": state.controls}
+        kept = {"weights": state.weights, "kept": state.kept}
         tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
         tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -137,7 +137,7 @@ class RunFolder:
                 raise ValueError("it belongs to another model")
             memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
             state = _state(fresh, vector, velocity, numbers)
-            return replace(state, memory=memory, weights=tensors.get("weights"), controls=tensors.get("controls"))
+            return replace(state, memory=memory, weights=tensors.get("weights"), kept=tensors.get("kept"))
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."

@@ -36,6 +36,9 @@ COMBINED = {
         "server_momentum": 0.5,
     },
     "a round, hellinger weights": {"where": "round", "weights": "similarity", "tau": 5, "rate": 0.2},
+    "uploads, a contrast": {"where": "uploads", "objective": "contrastive", "tau": 5, "rate": 0.1},
+    "a round, a perturbation": {"where": "round", "objective": "perturbed", "tau": 5, "rate": 0.1},
+    "nothing, a pull and a contrast": {"where": "none", "objective": "contrastive", "prox": 0.1, "tau": 5, "rate": 0.1},
     "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
 }
 
@@ -58,6 +61,11 @@ REFUSED = {
     "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
     "give a noise_multiplier": {"steps": "ali"},
     "Control variates": {"where": "round", "controls": True, "noise_multiplier": 1.0},
+    "gradients of plain cross-entropy": {"objective": "contrastive", "noise_multiplier": 1.0},
+    "clip the gradients of plain": {"objective": "perturbed", "noise_multiplier": 1.0},
+    "its single update": {"where": "round", "objective": "contrastive", "noise_multiplier": 1.0},
+    "in the place of a control": {"where": "none", "objective": "contrastive", "controls": True},
+    "no objective 'contrast'; did you mean 'contrastive'": {"objective": "contrast"},
     "where = 'round'": {"clipping": "quantile"},
     "hides one sample and not a whole client": {"where": "uploads", "weights": "similarity", "noise_multiplier": 1.0},
     "did you mean": {"where": "step"},

@@ -23,6 +23,8 @@ from dpfl.algorithms import (
     fedprox,
     from_name,
     ldp_fl,
+    moon,
+    pe_dpfl,
     scaffold,
 )
 from dpfl.data import Federation
@@ -43,6 +45,8 @@ UNPROTECTED = {
     "ce-fedavg, difference": ce_fedavg(tau=8, clip=2.0),
     "ce-fedavg, model": ce_fedavg(tau=8, clip=8.0, clipping="model"),
     "fedprox": fedprox(tau=5, prox=0.1),
+    "moon": moon(tau=5),
+    "moon, a cohort": moon(tau=5, cohort=2, mu=5.0),
     "scaffold": scaffold(tau=5),
     "scaffold, a cohort": scaffold(tau=5, cohort=2),
 }
@@ -301,8 +305,8 @@ def test_an_unknown_word_is_answered_with_the_nearest(system: str, options: dict
 def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
-    units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "scaffold"), "none")
-    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "dp-ftrl", "dyn-dp-fedavg"), "client")
+    units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "moon", "scaffold"), "none")
+    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "pe-dpfl", "dp-ftrl", "dyn-dp-fedavg"), "client")
     assert algorithm.unit == units.get(name, "sample")
     assert algorithm.variant == "sound"
 
@@ -318,6 +322,11 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
         (lambda: fedavg_dp(noise_multiplier=0.0), "noise multiplier"),
         (lambda: fedavg(tau=0), "tau"),
         (lambda: ce_fedavg(rate=0.0), "learning rate"),
+        (lambda: moon(temperature=0.0), "temperature"),
+        (lambda: moon(mu=-1.0), "mu"),
+        (lambda: moon(mu=math.nan), "mu"),
+        (lambda: pe_dpfl(share=-0.5), "share"),
+        (lambda: pe_dpfl(perturbation=-0.1), "deviation"),
     ],
 )
 def test_parts_that_do_not_fit_together_are_refused_with_a_sentence(make: Callable[[], Algorithm], sentence: str) -> None:
@@ -339,6 +348,15 @@ def test_what_would_fail_in_the_first_round_is_refused_before_anything_is_writte
 ) -> None:
     with pytest.raises(DpflError, match=sentence):
         train(federation, algorithm, rounds=3)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("algorithm", [moon(), pe_dpfl(noise_multiplier=1.0)])
+def test_a_model_without_a_last_linear_layer_is_refused_before_anything_is_written(
+    train: Train, federation: Federation, tmp_path: Path, algorithm: Algorithm
+) -> None:
+    with pytest.raises(DpflError, match=r"end it with nn\.Linear"):
+        train(federation, algorithm, rounds=1, model=nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)))
     assert not (tmp_path / "run").exists()
 
 
@@ -364,6 +382,26 @@ def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crow
     assert statement.proven == pytest.approx(accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5))
 
 
+def test_pe_dpfl_states_what_ldp_fl_states(train: Train, crowd: Federation) -> None:
+    options = {"noise_multiplier": 0.02, "clip": 1.0, "tau": 8}
+    perturbed = train(crowd, pe_dpfl(**options), rounds=6, accountant="rdp")
+    plain = train(crowd, ldp_fl(**options), rounds=6, accountant="rdp", out="plain")
+    assert perturbed.accuracy > 0.3
+    assert perturbed.model_sha256 != plain.model_sha256
+    assert ledger_of(perturbed, "client-00003") == {dp.GaussianDpEvent(0.02): 6}
+    assert perturbed.privacy.to_dict() == plain.privacy.to_dict()
+
+
+def test_pe_dpfl_plans_noise_that_stays_inside_epsilon_and_resumes(train: Train, federation: Federation) -> None:
+    result = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp")
+    assert result.rounds == 3
+    assert 2.9 < result.privacy.proven <= 3.0
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", progress=StopsAfter(1))
+    resumed = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", resume=True)
+    assert (resumed.model_sha256, resumed.privacy.proven) == (result.model_sha256, result.privacy.proven)
+
+
 def test_clients_that_are_drawn_cannot_pay_themselves(train: Train) -> None:
     drawn = dpfl.data.sample().split(clients=1000, how=dpfl.data.Drawn(20), seed=0)
     with pytest.raises(DpflError, match="keep no ledgers"):
@@ -378,8 +416,16 @@ def test_ldp_fl_stops_when_its_clients_have_nothing_left(train: Train, crowd: Fe
     assert accountant("rdp").epsilon({event: result.rounds + 1}, 1e-5) > 2.0
 
 
-@pytest.mark.parametrize("algorithm", [dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3), scaffold(tau=2, cohort=3)])
-def test_controls_are_the_same_on_workers_and_after_a_resume(
+KEEPING = {
+    "dp-scaffold": dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3),
+    "scaffold": scaffold(tau=2, cohort=3),
+    "moon": moon(tau=2, cohort=3, mu=5.0),
+    "a contrast and noisy uploads": from_name("custom", where="uploads", objective="contrastive", noise_multiplier=1.0),
+}
+
+
+@pytest.mark.parametrize("algorithm", KEEPING.values(), ids=list(KEEPING))
+def test_what_is_kept_for_clients_is_the_same_on_workers_and_after_a_resume(
     train: Train, federation: Federation, algorithm: Algorithm
 ) -> None:
     whole = train(federation, algorithm, rounds=5, accountant="rdp", delta=1e-5)
@@ -396,3 +442,18 @@ def test_controls_need_single_updates_of_plain_sgd() -> None:
         replace(private, controls=True)
     with pytest.raises(DpflError, match="Control variates"):
         replace(fedavg(optimiser="adam"), controls=True)
+
+
+def test_moon_without_its_term_is_fedavg_and_with_it_is_not(train: Train, federation: Federation) -> None:
+    plain = train(federation, fedavg(tau=4), rounds=4)
+    without = train(federation, moon(tau=4, mu=0.0), rounds=4, out="without")
+    first = train(federation, moon(tau=4, mu=5.0), rounds=1, out="first")
+    with_it = train(federation, moon(tau=4, mu=5.0), rounds=4, out="with")
+    assert apart(without, plain) < 1e-5
+    assert apart(with_it, plain) > 1e-3
+    assert apart(first, train(federation, fedavg(tau=4), rounds=1, out="one")) < 1e-5, "no last model, no pull"
+
+
+def apart(one: dpfl.Result, other: dpfl.Result) -> float:
+    vectors = [torch.cat([p.detach().flatten() for p in result.module.parameters()]) for result in (one, other)]
+    return float((vectors[0] - vectors[1]).abs().max())

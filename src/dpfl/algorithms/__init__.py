@@ -25,8 +25,10 @@ from dpfl.algorithms.fedavg_dp import fedavg_dp
 from dpfl.algorithms.fedprox import fedprox
 from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.ldp_fl import ldp_fl
+from dpfl.algorithms.moon import moon
 from dpfl.algorithms.nbafl import nbafl
 from dpfl.algorithms.options import choose, nearest
+from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
 
@@ -41,6 +43,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedavg-dp": fedavg_dp,
     "hw-dpfl": hw_dpfl,
     "fedprox": fedprox,
+    "moon": moon,
     "scaffold": scaffold,
     "dp-scaffold": dp_scaffold,
     "ldp-fl": ldp_fl,
@@ -49,6 +52,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "adap-dp-fl": adap_dp_fl,
     "dyn-dp-sgd": dyn_dp_sgd,
     "dyn-dp-fedavg": dyn_dp_fedavg,
+    "pe-dpfl": pe_dpfl,
     "custom": custom,
 }
 
@@ -93,7 +97,9 @@ __all__ = [
     "from_name",
     "hw_dpfl",
     "ldp_fl",
+    "moon",
     "nbafl",
     "options_of",
+    "pe_dpfl",
     "scaffold",
 ]

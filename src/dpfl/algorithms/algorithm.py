@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.errors import DpflError
@@ -13,6 +14,7 @@ from dpfl.privacy import Flat, Release, accountant
 from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.release import Upload
+from dpfl.server.kept import Controls, Kept, LastModels
 from dpfl.server.schedules import Schedule
 from dpfl.server.steps import Fixed, Steps
 from dpfl.server.update import ServerUpdate
@@ -68,6 +70,7 @@ class Algorithm:
         self._check_schedule()
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
+        self._check_objective()
         survey = self.weights.survey
         shown = survey and survey.multiplier is None and not survey.trusted
         exact = (self.steps.asks_raw, self.samples and self.samples.realised, shown)
@@ -96,6 +99,18 @@ class Algorithm:
         if self.schedule.follows and self.scale != "step":
             raise DpflError("A clip that follows the clients' noisy gradients needs noise in their steps.")
 
+    def _check_objective(self) -> None:
+        if self.samples and self.local.objective != CrossEntropy():
+            raise DpflError(
+                "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the "
+                "sum of a round, or nowhere."
+            )
+        if self.local.objective.needs_last and (self.controls or self.scale == "round"):
+            raise DpflError(
+                "A client's last model is read off its single update, in the place of a control; use this objective without "
+                "controls, and with noise at the clients or nowhere."
+            )
+
     def _check_adaptive(self) -> None:
         if self.scale != "step":
             raise DpflError("Adaptive steps go by the clients' noisy gradients; use them with noise on samples.")
@@ -121,6 +136,13 @@ class Algorithm:
         """Whom the noise protects: one sample, one client (everything that it has), or nobody."""
         upload = self.uploads.protects if self.uploads else ""
         return {"step": "sample", "upload": upload, "round": "client", "none": "none"}[self.scale]
+
+    @property
+    def kept(self) -> Kept | None:
+        """What the server keeps for each client from round to round."""
+        if self.controls:
+            return Controls()
+        return LastModels() if self.local.objective.needs_last else None
 
     @property
     def own_accounts(self) -> bool:

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.holdings import Holdings
-from dpfl.client.local import Generator, plain_steps, private_steps
+from dpfl.client.local import plain_steps, private_steps
+from dpfl.client.objectives import Generator
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
@@ -77,15 +78,14 @@ class Node:
     def work(self, task: Task, vector: Tensor, digest: str, correction: Tensor | None = None) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         paid = self._paid(task)
-        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, correction)
-        name = self._release_name(task, digest, drift) if paid or task.clients.shared_by else ""
+        name = self._release_name(task, digest, correction) if paid or task.clients.shared_by else ""
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
-            return self._reply(task, vector, randomness, drift)
+            return self._reply(task, vector, randomness, correction)
         debit = self._debit_begun(task, name, *paid)
         try:
             if not debit.done() or not debit.exception():
-                reply = self._reply(task, vector, randomness, drift)
+                reply = self._reply(task, vector, randomness, correction)
         finally:
             self._await(debit)
         refusal = debit.exception()
@@ -119,18 +119,20 @@ class Node:
         known.wait()
         return debit
 
-    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> Reply:
+    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
         try:
-            update, inside = self._train(task, vector, randomness, drift)
+            update, inside = self._train(task, vector, randomness, correction)
             return Reply(task.client, update, inside, raw=self._raw(task, vector, randomness) if task.raw else None)
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
 
-    def _train(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> tuple[Tensor, bool]:
+    def _train(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> tuple[Tensor, bool]:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
         generator = partial(_keyed, randomness, task)
+        added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
+        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, added)
         self.model.load(vector)
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
@@ -139,7 +141,7 @@ class Node:
                 size = self.site.declared[task.client]
                 private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
             else:
-                plain_steps(self.model, data, task.steps, task.local, generator, drift)
+                plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
         return self._upload(task, vector, generator)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
@@ -206,13 +208,13 @@ class Node:
         entry = f"{self.site.run}/{name}{fresh}"
         self._ledger(task.client).debit(self.site.run, entry, event, count, self.site.limit, task.horizon, allowed)
 
-    def _release_name(self, task: Task, digest: str, drift: Drift) -> str:
+    def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0)
         text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
         name = hashlib.blake2b(text.encode(), digest_size=16)
-        if drift.correction is not None:
-            name.update(drift.correction.contiguous().numpy().data)
+        if correction is not None:
+            name.update(correction.contiguous().numpy().data)
         return name.hexdigest()
 
     def _data_digest(self, client: int) -> str:
