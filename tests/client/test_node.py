@@ -1,6 +1,6 @@
 import math
 import sqlite3
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -98,20 +98,25 @@ class Collapses(Watcher):
 
 
 def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Between the owner's consent and the flush to disk: half a second, and `then`."""
-    debit = Ledger.debit
+    """Between the owner's consent and the flush to disk: as long as training takes, and `then`."""
+    debit, await_, trained = Ledger.debit, Node._await, threading.Event()
+
+    def awaited(self: Node, *values: Any) -> None:
+        trained.set()
+        await_(self, *values)
 
     def slowly(self: Ledger, *values: Any) -> None:
         *most, allowed = values
 
         def consent() -> None:
             allowed()
-            time.sleep(0.5)
+            assert trained.wait(timeout=60)
             then()
 
         debit(self, *most, consent)
 
     monkeypatch.setattr(Ledger, "debit", slowly)
+    monkeypatch.setattr(Node, "_await", awaited)
 
 
 def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
