@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,6 +81,7 @@ class Coordinator:
         self._clock = time.monotonic() - state.seconds
         self._cohort: tuple[int, ...] = ()
         self._taken = 0
+        self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> Order | None:
         """1: the cohort and tau, inside every budget; None is the end."""
@@ -92,20 +94,21 @@ class Coordinator:
         steps = self._steps()
         rng = self._randomness.generator("cohort", state.round)
         drawn = state.clients.sampling.draw(len(self.federated.declared), rng, state.round)
-        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or state.remaining[client] > 0)
+        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
         traffic = self._traffic(self.clients_shown)
         if self.budget.bytes is not None and state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return None
         state.bytes += traffic
         self._taken = steps
+        self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
 
     def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | None = None) -> Order:
         state = self.state
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
+            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey, slope=self._extra > 0,
         )  # fmt: skip
         tasks = tuple(replace(task, client=client) for client in clients)
         keeping = self.algorithm.kept
@@ -125,10 +128,18 @@ class Coordinator:
         return self.state.kept
 
     @property
+    def _extra(self) -> int:
+        return self.algorithm.steps.extra
+
+    def _left(self, account: int) -> int:
+        """Releases that an account leaves for steps."""
+        return self.state.remaining[account] - self._extra
+
+    @property
     def releases(self) -> int:
         """How many of its private releases the run has made."""
         if self.algorithm.scale == "step":
-            return self.state.iterations
+            return self.state.iterations + self._extra * self.state.round
         return self.algorithm.releases_in(self.state.round)
 
     @property
@@ -141,8 +152,9 @@ class Coordinator:
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
         state, each = self.state, self.algorithm.scale == "step"
-        left = min((left for left in state.remaining if left > 0), default=MOST) if each else MOST
-        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory)
+        lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
+        left = min((left for left in lefts if left > 0), default=MOST)
+        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
         return min(self.algorithm.steps.next(now), left)
 
     def _out_of_time(self) -> bool:
@@ -154,7 +166,7 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _out_of_privacy(self) -> bool:
-        if self.algorithm.unit != "none" and not any(left > 0 for left in self.state.remaining):
+        if self.algorithm.unit != "none" and not any(self._left(account) > 0 for account in range(len(self.state.remaining))):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
@@ -171,6 +183,16 @@ class Coordinator:
         answers = {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
         self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+
+    def _ask_public(self, steps: int) -> None:
+        """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
+        if not self.algorithm.steps.asks_public or self.state.samples is None:
+            return
+        order = self._order(self.federated.public, steps, self.state.clients)
+        bare = replace(self.state.samples, noise=None)
+        tasks = tuple(replace(task, samples=bare, raw=True, slope=False) for task in order.tasks)
+        replies = self._probe(replace(order, tasks=tasks))
+        self._public = {reply.client: reply.raw for reply in replies if reply.raw is not None}
 
     def _follow_schedule(self) -> None:
         """The release of this round, where it changes from round to round."""
@@ -234,7 +256,7 @@ class Coordinator:
         if not updates:
             return
         raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
-        seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw), self.state.memory
+        seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public), self.state.memory
         if keeping := self.algorithm.kept:
             self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)
@@ -297,7 +319,7 @@ class Coordinator:
         """4: count what the round used."""
         state = self.state
         if self.algorithm.own_accounts:
-            releases = steps if self.algorithm.scale == "step" else 1
+            releases = steps + self._extra if self.algorithm.scale == "step" else 1
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
         elif self.algorithm.scale == "round" and not self.algorithm.clients.whole_run:

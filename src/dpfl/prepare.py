@@ -129,6 +129,8 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     algorithm.clients.deviation()
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
+    if algorithm.steps.asks_public and not federation.public:
+        raise DpflError("Estimates from public data need public clients: set data.public_clients.")
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:

@@ -122,6 +122,30 @@ def test_where_rounds_are_enough_ali_makes_one_step_in_each(train: Train, federa
     assert result.stopped_by == "epsilon"
 
 
+def test_a_slope_that_is_paid_for_is_debited_with_the_steps(train: Train, federation: Federation) -> None:
+    made = ali_dpfl(mu="paid", sampling_rate=0.2, noise_multiplier=1.5, rate=0.2)
+    result = train(federation, made, epsilon=6.0, rounds=5, accountant="rdp")
+    assert max(row.steps for row in result.history) > 1
+    assert list(result.privacy.releases.values()) == [result.iterations + result.rounds]
+    assert result.privacy.proven <= 6.0
+    twice = train(federation, made, epsilon=6.0, rounds=5, accountant="rdp", workers=2, out="two")
+    assert twice.model_sha256 == result.model_sha256
+
+
+def test_estimates_from_public_clients_cost_nothing(train: Train, crowd: Federation) -> None:
+    made = ali_dpfl(mu="public", gamma="public", sampling_rate=0.5, noise_multiplier=2.0, rate=0.2)
+    result = train(crowd, made, epsilon=6.0, rounds=3, accountant="rdp")
+    assert list(result.privacy.releases.values()) == [result.iterations]
+    assert len(list((result.folder / "ledger").glob("*.sqlite"))) == len(crowd.sizes), "public clients keep no ledger"
+    als = als_dpfl(estimates="public", sampling_rate=0.5, noise_multiplier=2.0, rate=0.2)
+    assert train(crowd, als, rounds=2, accountant="rdp", out="als").privacy.proven < math.inf
+
+
+def test_public_estimates_need_public_clients(train: Train, federation: Federation) -> None:
+    with pytest.raises(DpflError, match=r"data\.public_clients"):
+        train(federation, ali_dpfl(mu="public"), rounds=2)
+
+
 # The leaks, on neighbouring data
 
 
@@ -153,6 +177,22 @@ def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algori
     assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"
     assert one["gradients"] != other["gradients"]
     assert not np.array_equal(one["gradient"], other["gradient"])
+
+
+def test_one_sample_moves_a_slope_by_twice_the_clip_at_most_and_its_noise_is_for_that() -> None:
+    made = ali_dpfl(mu="paid", sampling_rate=1.0, noise_multiplier=1.0, clip=0.1, rate=5.0)
+    bare = replace(made.samples, noise=None)
+    slopes = [float(said(site, Task(0, 0, 2, made.local, Release(), bare, slope=True))["slope"]) for site in neighbours()]
+    assert 0 < abs(slopes[0] - slopes[1]) <= 2 * 0.1
+    # The noise is keyed by the round: the exact slope stays, since nothing is sampled and no step is noisy.
+    site, task = neighbours()[0], Task(0, 0, 1, made.local, Release(), bare, slope=True)
+    exact = float(said(site, task)["slope"])
+    rate_zero = replace(made.local, optimiser=replace(made.local.optimiser, rate=1e-12))
+    noisy = Task(0, 0, 1, rate_zero, Release(), made.samples, slope=True)
+    still = float(said(site, replace(noisy, samples=bare))["slope"])
+    draws = [float(said(site, replace(noisy, round=round))["slope"]) - still for round in range(60)]
+    assert exact > 0
+    assert np.std(draws) == pytest.approx(2 * 0.1, rel=0.3)
 
 
 def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() -> None:

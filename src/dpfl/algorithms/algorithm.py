@@ -10,7 +10,7 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.models import Layout
-from dpfl.privacy import Flat, Release, accountant
+from dpfl.privacy import Flat, PerLayer, Release, accountant
 from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.release import Upload
@@ -118,6 +118,8 @@ class Algorithm:
             raise DpflError(
                 "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'."
             )
+        if self.steps.extra and not (self.samples and isinstance(self.samples.clip, (Flat, PerLayer))):
+            raise DpflError("A slope that is paid for has a proof for flat and per-layer clips; use one of them.")
         if self.samples and isinstance(self.samples.noise, Planned):
             raise DpflError(
                 "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1."

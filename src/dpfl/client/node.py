@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.holdings import Holdings
-from dpfl.client.local import plain_steps, private_steps
+from dpfl.client.local import clipped_sum, plain_steps, private_steps
 from dpfl.client.objectives import Generator
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
@@ -104,7 +104,7 @@ class Node:
             return task.upload.event(1), 1
         if task.samples and task.samples.private:
             event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
-            return event, task.steps
+            return event, task.steps + task.slope
         return None
 
     def _await(self, debit: Future[None]) -> None:
@@ -124,7 +124,7 @@ class Node:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
         try:
             update, inside = self._train(task, vector, randomness, correction)
-            return Reply(task.client, update, inside, raw=self._raw(task, vector, randomness) if task.raw else None)
+            return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
 
@@ -167,6 +167,24 @@ class Node:
         labels = self.site.y[self.site.clients[task.client]].numpy()
         return survey.answer(labels, self.site.classes, _keyed(randomness, task, "survey"))
 
+    def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
+        if task.raw:
+            return self._raw(task, vector, randomness)
+        return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
+
+    def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
+        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a sample moves it by twice the clip at most."""
+        assert task.samples is not None
+        data, release = Holdings(self.site.x, self.site.y, self.site.clients[task.client]), task.samples
+        batch = data.take(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
+        gradients, trained = self._clipped(release), self.model.read()
+        after = clipped_sum(gradients, release.clip, *batch).clone()
+        self.model.load(vector)
+        before = clipped_sum(gradients, release.clip, *batch)
+        self.model.load(trained)
+        noise = release.deviation(largest_weight=2.0) * _keyed(randomness, task, "slope noise").standard_normal()
+        return float((after - before).norm()) + noise
+
     def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
         assert task.samples is not None
@@ -179,7 +197,7 @@ class Node:
         before, loss_before = plain_gradient(self.model, *batch)
         self.model.load(trained)
         return {
-            "losses": np.array(abs(loss_after - loss_before)),
+            "losses": np.array(loss_after - loss_before),
             "gradients": np.array(float((after - before).norm())),
             "distance": np.array(float((trained - vector).norm())),
             "gradient": before.numpy(),

@@ -33,7 +33,9 @@ class Local:
 
 @dataclass(frozen=True)
 class Task:
-    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well."""
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
+    `slope` for a noisy one that is paid for.
+    """
 
     round: int
     client: int
@@ -45,6 +47,7 @@ class Task:
     raw: bool = False
     upload: Upload | None = None
     survey: Survey | None = None
+    slope: bool = False
 
 
 @dataclass(frozen=True)
