@@ -13,7 +13,7 @@ from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.calibrate import MOST, affordable
-from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
+from dpfl.privacy.events import Event, Spent, add, describe, encode, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -133,13 +133,16 @@ class Accounts:
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
+            stated={encode(self.algorithm.stated_event(self._population)): max(map(self._counted, spent))},
             assumptions=self._assumptions(randomness),
         )
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        count = spent.get(self.event, 0) - self.algorithm.before.get(self.event, 0)
-        return self.algorithm.claim.epsilon(max(count, 0), self.algorithm.stated_event(self._population), self.delta)
+        return self.algorithm.claim.epsilon(self._counted(spent), self.algorithm.stated_event(self._population), self.delta)
+
+    def _counted(self, spent: Spent) -> int:
+        return max(spent.get(self.event, 0) - self.algorithm.before.get(self.event, 0), 0)
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(

@@ -27,7 +27,7 @@ from dpfl.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
-from dpfl.runs import RunFolder, vector_sha256, without_none
+from dpfl.runs import RunFolder, code_sha256, vector_sha256, without_none
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -174,6 +174,7 @@ def _record(
             "federation": federation.sha256,
             "train": federation.train.sha256,
             "test": federation.test.sha256,
+            "code": code_sha256(),
             "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
         },
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
