@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from html import escape
@@ -39,7 +40,7 @@ h2 { font-size: 7.6pt; letter-spacing: .08em; text-transform: uppercase; color: 
 .figures span { color: #55606e; font-size: 7.8pt }
 .columns { display: flex; gap: 7mm } .columns > * { flex: 1; min-width: 0 }
 table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; vertical-align: top; padding: .55mm 2mm .55mm 0; border-bottom: .4pt solid #e1e5ea;
+td, th { text-align: left; vertical-align: baseline; padding: .55mm 2mm .55mm 0; border-bottom: .4pt solid #e1e5ea;
   font-weight: normal }
 th { color: #55606e; white-space: nowrap; width: 1% }
 td.number { text-align: right; white-space: nowrap; width: 1%; font-variant-numeric: tabular-nums }
@@ -49,7 +50,7 @@ ul { margin: 0; padding-left: 4mm } ul.loud { color: #8c1d18; font-weight: 600 }
 .hash { font: 7pt/1.3 "DejaVu Sans Mono", Menlo, Consolas, monospace; overflow-wrap: anywhere }
 .sign { display: flex; gap: 8mm; margin-top: 9mm }
 .sign div { flex: 1; border-top: .6pt solid #1b2430; padding-top: .8mm; font-size: 7.8pt; color: #55606e }
-footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt }
+footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-space: nowrap }
 """
 
 
@@ -70,10 +71,10 @@ def page(certificate: Certificate, signature: str) -> str:
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
         f"<h2>What is assumed</h2><ul>{_items(stated.assumptions)}</ul>",
-        f"<h2>Fingerprints (SHA-256)</h2>{_rows(_hashes(certificate, signature), 'hash')}",
+        f"<h2>Fingerprints (SHA-256) and signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
         '<div class="sign"><div>Name and office</div><div>Date</div><div>Signature</div></div>',
         "<footer>This page is a picture of the signed file beside it (.json), which alone counts. To check it and to "
-        "compute every epsilon again: dpfl verify certificate.json --run FOLDER --key SIGNER.pub</footer>",
+        "compute every epsilon again: <code>dpfl verify certificate.json --run FOLDER --key SIGNER.pub</code></footer>",
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -185,5 +186,7 @@ def _hashes(certificate: Certificate, signature: str) -> Iterable[tuple[str, str
     }  # fmt: skip
     for key, name in named.items():
         yield name, certificate.hashes.get(key, "none")
+    ledgers = "".join(account.sha256 for account in certificate.accounts)
+    yield "ledgers, together", hashlib.sha256(ledgers.encode()).hexdigest()
     yield "signing key", certificate.signer.fingerprint.removeprefix("sha256:")
     yield "signature", signature
