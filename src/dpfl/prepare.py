@@ -60,6 +60,7 @@ def prepare(
     accountant: str | None,
     ledger: Path | str | None,
     entropy: str,
+    noise: str,
     evaluate_every: int | None,
     progress: Progress,
     resume: bool,
@@ -68,11 +69,12 @@ def prepare(
     described = from_module(model) if isinstance(model, nn.Module) else model
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
     algorithm = with_planned_noise(algorithm.fitted(flat.layout), budget, len(federation.sizes), accountant)
+    algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, federation, described, flat, budget, seed, entropy, by, ledger, experiment)
+    record = _record(algorithm, federation, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
@@ -153,7 +155,7 @@ def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFo
 
 def _record(
     algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
-    by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+    noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
@@ -161,6 +163,7 @@ def _record(
         "resolved": {
             "seed": seed,
             "entropy": entropy,
+            "noise": noise,
             "accountant": by,
             "model": model.name,
             "model_options": {name: describe(value) for name, value in model.options},
@@ -197,6 +200,14 @@ def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
             thing = "data" if what == "federation" else "model"
             raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
     return str(before["run"]["id"])
+
+
+def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
+    if noise not in ("plain", "secure"):
+        raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
+    if noise == "secure" and entropy != "system":
+        raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
+    return algorithm.secured() if noise == "secure" else algorithm
 
 
 def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:

@@ -39,6 +39,7 @@ class Trained(Part):
     clients: int
     partition: str
     entropy: str
+    noise: str
     budget: float | None
     rounds: int
     iterations: int
@@ -160,7 +161,7 @@ def trained(folder: RunFolder) -> Trained:
         algorithm=resolved["algorithm"]["name"],
         variant=resolved["algorithm"]["variant"],
         budget=resolved["budget"].get("epsilon"),
-        **{name: resolved[name] for name in ("model", "clients", "partition", "entropy")},
+        **{name: resolved[name] for name in ("model", "clients", "partition", "entropy", "noise")},
         **{name: result[name] for name in ("rounds", "iterations", "accuracy", "stopped_by")},
     )
 

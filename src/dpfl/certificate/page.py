@@ -129,7 +129,8 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client; ended by {trained.stopped_by}"
     yield "Accuracy", "not measured" if trained.accuracy is None else f"{trained.accuracy:.2%} on the test set"
     yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
-    yield "Noise from", "the operating system" if trained.entropy == "system" else "a seed"
+    source = "the operating system" if trained.entropy == "system" else "a seed"
+    yield "Noise", f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}"
     yield "Software", ", ".join(f"{name} {version}" for name, version in certificate.versions.items())
 
 
