@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,7 @@ def test_altered_figures_are_named_even_if_signed_again(certified, key, what):
         (lambda c: c["hashes"].update(federation="00"), "federation is"),
         (lambda c: c["audit"].update(measured=0.1), "audit is"),
         (lambda c: c["claimed"].update(text="a theorem"), "text is"),
-        (lambda c: c["accounts"][0].update(sha256="00"), "The ledger of client 0"),
+        (lambda c: c["accounts"][0].update(seal="00"), "The ledger of client 0"),
     ],
 )  # fmt: skip
 def test_what_only_the_run_can_tell_is_compared_with_it(certified, key, change, sentence):
@@ -257,3 +259,30 @@ def test_the_run_beside_is_used_only_if_it_is_the_run(certified, run_of):
     verdict = verify(elsewhere)
     assert verdict.findings == []
     assert [check.outcome for check in verdict.checks if check.name == "run"] == ["not compared: give its folder with --run"]
+
+
+def test_no_hash_of_private_data_is_in_a_certificate(certified):
+    """Who guesses the one record that is missing could confirm the guess."""
+    file = certified()
+    private = tomllib.loads((file.parent / "experiment.toml").read_text())["hashes"]
+    salt = (file.parent / "certificate.salt").read_text()
+    for secret in (private["federation"], private["train"], salt, _sha256(file.parent / "experiment.toml")):
+        assert secret not in file.read_text()
+
+
+def test_two_runs_on_the_same_data_have_unlike_seals(certified):
+    one, other = (json.loads(certified(name).read_text())["certificate"]["hashes"] for name in ("samples", "keyed"))
+    assert one["test"] == other["test"]
+    assert one["federation"] != other["federation"]
+    assert one["train"] != other["train"]
+
+
+def test_a_run_without_its_salt_cannot_be_compared(certified):
+    file = certified()
+    (file.parent / "certificate.salt").unlink()
+    (finding,) = verify(file).findings
+    assert "certificate.salt cannot be read" in finding
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

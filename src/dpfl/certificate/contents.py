@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -15,6 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dpfl.certificate.keys import canonical, fingerprint, load_private, raw, sign
+from dpfl.certificate.reading import read
+from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
@@ -79,7 +79,7 @@ class Released(Part):
 
 
 class Account(Part):
-    """A ledger: `sha256` is of its debits, not of the file, whose bytes change without any row changing."""
+    """A ledger: `seal` is of its debits, not of the file, whose bytes change without any row changing."""
 
     name: str
     ledger: str
@@ -87,7 +87,7 @@ class Account(Part):
     releases: list[Released]
     debits: int
     other_runs: int
-    sha256: str
+    seal: str
 
 
 class Signer(Part):
@@ -114,7 +114,9 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
     """The signed certificate of a finished run, as JSON holds it."""
     folder, private = RunFolder.open(run), load_private(key)
     public = raw(private.public_key())
-    listed = [read_account(folder, name) for name in account_names(folder)]
+    names = account_names(folder)
+    make_salt(folder)
+    listed = [read_account(folder, name) for name in names]
     _refuse_lost_debits(folder, listed)
     if folder.weights_sha256() != hashes(folder)["weights"]:
         raise DpflError(f"model.safetensors in {run} is not the model that its run ended with; restore it from a copy.")
@@ -191,19 +193,6 @@ def claimed(folder: RunFolder) -> Claimed:
     return Claimed(epsilon=statement["claimed"], text=statement["claim"], accountant=by, event=event, count=count)
 
 
-def hashes(folder: RunFolder) -> dict[str, str]:
-    """Of the data, the code that trained, the experiment as run, and the model as a file and as a vector."""
-    files = {name: _file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
-    return folder.experiment()["hashes"] | files | {"weights": read(folder, "result.json")["model_sha256"]}
-
-
-def _file_sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise DpflError(f"{path} cannot be read ({error.strerror}); restore it from a copy.") from error
-
-
 def account_names(folder: RunFolder) -> list[str]:
     """`client N` for every client with a ledger, or `federation`."""
     statement = read(folder, "statement.json")
@@ -223,7 +212,6 @@ def read_account(folder: RunFolder, name: str) -> Account:
     path = where / "federation.sqlite" if name == "federation" else ledger_path(where, int(_key(name)))
     with closing(Ledger.read(path)) as ledger:
         debits, spent, unit = ledger.debits(), ledger.spent(), ledger.unit
-    digest = hashlib.sha256(canonical([unit, *debits]))
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
     return Account(
         name=name,
@@ -232,27 +220,8 @@ def read_account(folder: RunFolder, name: str) -> Account:
         releases=[Released(event=event, kind=kind, count=count) for event, kind, count in counts],
         debits=len(debits),
         other_runs=len({run for run, *_ in debits} - {experiment["run"]["id"]}),
-        sha256=digest.hexdigest(),
+        seal=sealed(folder, canonical([unit, *debits])),
     )
-
-
-def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
-    """A JSON file of the run; one that every finished run has, unless it is not `needed`."""
-    path = folder.file(name)
-    if not path.exists():
-        if needed:
-            raise DpflError(
-                f"The run in {folder.path} is not finished ({name} is missing); go on with: dpfl run --resume {folder.path}"
-            )
-        return None
-    try:
-        return json.loads(path.read_text(), parse_constant=_refuse_constant)
-    except (OSError, ValueError) as error:
-        raise DpflError(f"{path} cannot be read ({error}); restore it from a copy.") from error
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
 
 
 def stated_figure(epsilon: float) -> Epsilon:

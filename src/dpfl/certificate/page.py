@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl.certificate.contents import Account, Certificate, headline, number, shown
 
-MOST_LISTED = 40
+MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
 MOST_GROUPS = 12
 MOST_KINDS = 6
@@ -18,16 +18,16 @@ MOST_KINDS = 6
 TITLES = {"proven": "Proven", "condition": "Proven under a condition", "nothing": "No guarantee"}
 
 STYLE = """
-@page { size: A4; margin: 12mm 14mm }
+@page { size: A4; margin: 10mm 14mm }
 * { box-sizing: border-box }
 body { font: 9.2pt/1.38 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; color: #1b2430; margin: 0 auto;
   max-width: 182mm; padding: 6mm 0; print-color-adjust: exact; -webkit-print-color-adjust: exact }
-@media print { body { padding: 0 } }
+@media print { body { padding: 0; font-size: 8.7pt; line-height: 1.3 } }
 header { display: flex; justify-content: space-between; align-items: flex-end; border-bottom: 1.6pt solid #1b2430;
   padding-bottom: 2.2mm }
 h1 { font: 600 21pt/1.1 Georgia, "Liberation Serif", serif; margin: 0 }
 header p { margin: 0; text-align: right; color: #55606e; font-size: 8.2pt }
-h2 { font-size: 7.6pt; letter-spacing: .08em; text-transform: uppercase; color: #55606e; margin: 3.6mm 0 1mm }
+h2 { font-size: 7.6pt; letter-spacing: .08em; text-transform: uppercase; color: #55606e; margin: 3mm 0 .8mm }
 .headline { margin: 3.4mm 0 0; padding: 2.4mm 3.4mm; border-left: 1.6mm solid; font-size: 10pt }
 .headline b { display: block; font-size: 12.5pt; letter-spacing: .01em }
 .proven { background: #eaf4ee; border-color: #1d7a46 } .proven b { color: #155c34 }
@@ -40,7 +40,7 @@ h2 { font-size: 7.6pt; letter-spacing: .08em; text-transform: uppercase; color: 
 .figures span { color: #55606e; font-size: 7.8pt }
 .columns { display: flex; gap: 7mm } .columns > * { flex: 1; min-width: 0 }
 table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; vertical-align: baseline; padding: .55mm 2mm .55mm 0; border-bottom: .4pt solid #e1e5ea;
+td, th { text-align: left; vertical-align: baseline; padding: .4mm 2mm .4mm 0; border-bottom: .4pt solid #e1e5ea;
   font-weight: normal }
 th { color: #55606e; white-space: nowrap; width: 1% }
 td.number { text-align: right; white-space: nowrap; width: 1%; font-variant-numeric: tabular-nums }
@@ -48,7 +48,7 @@ ul { margin: 0; padding-left: 4mm } ul.loud { color: #8c1d18; font-weight: 600 }
 .accounts { columns: 5; column-gap: 5mm; font-size: 8.2pt; font-variant-numeric: tabular-nums }
 .accounts div { display: flex; justify-content: space-between; border-bottom: .4pt solid #e1e5ea; break-inside: avoid }
 .hash { font: 7pt/1.3 "DejaVu Sans Mono", Menlo, Consolas, monospace; overflow-wrap: anywhere }
-.sign { display: flex; gap: 8mm; margin-top: 9mm }
+.sign { display: flex; gap: 8mm; margin-top: 10mm }
 .sign div { flex: 1; border-top: .6pt solid #1b2430; padding-top: .8mm; font-size: 7.8pt; color: #55606e }
 footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-space: nowrap }
 """
@@ -154,7 +154,7 @@ def _releases(accounts: list[Account]) -> str:
             within[released.kind] += 1
     kinds = sorted(most, key=lambda kind: -most[kind])
     rows = [
-        f'<tr><td>{escape(kind)}</td><td class="number">{most[kind]} times</td>'
+        f'<tr><td>{escape(kind)}</td><td class="number">{most[kind]} ×</td>'
         f'<td class="number">in {within[kind]} of {len(accounts)} accounts</td></tr>'
         for kind in kinds[:MOST_KINDS]
     ]
@@ -183,11 +183,14 @@ def _accounts(certificate: Certificate) -> str:
 
 def _hashes(certificate: Certificate, signature: str) -> Iterable[tuple[str, str]]:
     named = {
-        "federation": "data", "model.safetensors": "model file", "experiment.toml": "experiment", "code": "code that trained",
-    }  # fmt: skip
+        "federation": "data (salted)",
+        "experiment.toml": "experiment (salted)",
+        "model.safetensors": "model file",
+        "code": "code that trained",
+    }
     for key, name in named.items():
         yield name, certificate.hashes.get(key, "none")
-    ledgers = "".join(account.sha256 for account in certificate.accounts)
-    yield "ledgers, together", hashlib.sha256(ledgers.encode()).hexdigest()
+    ledgers = "".join(account.seal for account in certificate.accounts)
+    yield "ledgers (salted)", hashlib.sha256(ledgers.encode()).hexdigest()
     yield "signing key", certificate.signer.fingerprint.removeprefix("sha256:")
     yield "signature", signature

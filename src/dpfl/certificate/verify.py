@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ from pydantic import ValidationError
 from dpfl.certificate import contents
 from dpfl.certificate.contents import Account, Certificate, number, shown, stated_figure
 from dpfl.certificate.keys import fingerprint, load_public, signed
+from dpfl.certificate.reading import read, strict_json
+from dpfl.certificate.seals import hashes, sealed
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.privacy.accountant import accountant, proving
@@ -58,7 +59,7 @@ def verify(file: Path, run: Path | None = None, key: Path | None = None) -> Verd
     except (OSError, UnicodeDecodeError) as error:
         return _broken(file, str(error))
     try:
-        envelope = json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
+        envelope = strict_json(text)
         body, signature = envelope["certificate"], envelope["signature"]
         if set(envelope) != {"certificate", "signature"} or not isinstance(signature, str):
             raise ValueError("it holds more than a certificate and its signature")
@@ -76,18 +77,6 @@ def verify(file: Path, run: Path | None = None, key: Path | None = None) -> Verd
 
 def _broken(file: Path, why: str) -> Verdict:
     return Verdict((Check("file", "", (f"{file.name} is not a whole certificate ({why}); get it again from its signer.",)),))
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of two values under one key a reader sees the first and a program the last."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands in it twice")
-    return found
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
 
 
 def _beside(file: Path, certificate: Certificate) -> RunFolder | None:
@@ -173,6 +162,11 @@ def _claim(certificate: Certificate) -> Check:
 def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
     """The same contents, read from the folder again."""
     accounts = certificate.accounts
+    try:
+        sealed(folder, b"")
+    except DpflError as error:
+        yield Check("run", "", (f"The run's folder cannot be compared: {error}",))
+        return
     ledgers = [finding for account in accounts for finding in _ledger(folder, account)]
     yield Check("ledgers", f"{len(accounts)}, row by row as certified", tuple(ledgers))
     if not ledgers:
@@ -180,9 +174,9 @@ def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
         yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(folder, accounts), derived)
     yield _section("training", certificate.trained, lambda: contents.trained(folder))
     yield _section("claim", certificate.claimed, lambda: contents.claimed(folder))
-    yield _section("files", certificate.hashes, lambda: contents.hashes(folder) | {"weights": folder.weights_sha256()})
+    yield _section("files", certificate.hashes, lambda: hashes(folder) | {"weights": folder.weights_sha256()})
     if certificate.audit is not None:
-        yield _section("audit", {"audit": certificate.audit}, lambda: {"audit": contents.read(folder, "audit.json")})
+        yield _section("audit", {"audit": certificate.audit}, lambda: {"audit": read(folder, "audit.json")})
     yield _data(folder, certificate)
 
 
@@ -192,7 +186,7 @@ def _ledger(folder: RunFolder, account: Account) -> Iterator[str]:
     except (DpflError, KeyError, TypeError, ValueError) as error:
         yield f"The ledger of {account.name} cannot be compared: {error}"
         return
-    if held.sha256 == account.sha256 and held.releases == account.releases and held.debits == account.debits:
+    if held.seal == account.seal and held.releases == account.releases and held.debits == account.debits:
         return
     yield f"The ledger of {account.name} ({held.ledger}) differs: {_difference(held, account)}."
 
@@ -234,9 +228,10 @@ def _data(folder: RunFolder, certificate: Certificate) -> Check:
         federation = parse(recorded).federation()
     except DpflError as error:
         return Check("data", f"hashes as recorded; the data is not here to be hashed again ({error})")
-    true = {"federation": federation.sha256, "train": federation.train.sha256, "test": federation.test.sha256}
+    plain = {"federation": federation.sha256, "train": federation.train.sha256}
+    true = {name: sealed(folder, value.encode()) for name, value in plain.items()} | {"test": federation.test.sha256}
     differing = [name for name, value in true.items() if certificate.hashes.get(name) != value]
-    findings = [f"The {name} data on this machine has the hash {true[name]}, not the certified one." for name in differing]
+    findings = [f"The {name} data on this machine is not that which was certified." for name in differing]
     return Check("data", "hashed again, as certified", tuple(findings))
 
 

@@ -28,7 +28,7 @@ class SecureGaussian(Gaussian):
     below 2^53, so their sum is exact and every sum reaches the same numbers: what is released is a function of the rounded sum
     with Gaussian noise, so it is post-processing of the mechanism that is accounted for. Rounding moves a sum of d numbers by
     g sqrt(d) / 2 at most, and the noise is for a sensitivity that is g sqrt(d) larger. The bits are those of ChaCha20, under a
-    key of 32 bytes from the generator that nobody ever sees.
+    key from the generator (128 bits of entropy) that nobody ever sees.
 
     Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64, to some 2^-49, so each whole
     number has the chance that it has under the ideal noise to a factor of 1 +- 2^-29 only; by Hoeffding's inequality that adds
