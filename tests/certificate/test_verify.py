@@ -84,6 +84,15 @@ ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "an event's words": (lambda c: c["accounts"][1]["releases"][0].update(kind="nothing much"), "is called 'nothing much'"),
     "an event's form": (lambda c: c["accounts"][1]["releases"][0].update(event="{}"), "cannot be computed again"),
     "what is claimed": (lambda c: c["claimed"].update(epsilon=0.5), "the certificate states 0.5 as claimed"),
+    "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client 1: the listed releases cost"),
+    "too much noise": (
+        lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":1e+300}'),
+        "cannot be computed again",
+    ),
+    "no accounts": (lambda c: c.update(accounts=[]), "cannot be computed again"),
+    "an unbounded epsilon": (lambda c: c["accounts"][2].update(proven="unbounded"), "the certificate states unbounded"),
+    "an impossible delta": (lambda c: c["guarantee"].update(delta=2.0), "cannot be computed again"),
+    "what the claim counts": (lambda c: c["claimed"].update(count=10**12), "as claimed"),
     "delta": (lambda c: c["guarantee"].update(delta=1e-3), "the listed releases cost epsilon"),
     "the accountant": (lambda c: c["guarantee"].update(accountant="gdp-clt"), "gdp-clt is an approximation"),
     "the neighbours": (lambda c: c["guarantee"].update(neighbours="replace one"), "not 'replace one'"),
@@ -216,7 +225,16 @@ def test_a_truncated_file_is_named(certified, part):
 
 @pytest.mark.parametrize(
     "text",
-    ["words", "[]", "null", "3", '{"certificate": {}}', '{"certificate": {}, "signature": "00"}', '{"certificate": NaN}'],
+    [
+        "words",
+        "[" * 100_000,
+        "[]",
+        "null",
+        "3",
+        '{"certificate": {}}',
+        '{"certificate": {}, "signature": "00"}',
+        '{"certificate": NaN}',
+    ],
 )
 def test_what_is_no_certificate_is_named(tmp_path, text):
     (tmp_path / "c.json").write_text(text)
