@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import Accountant
 from dpfl.privacy.calibrate import MOST, affordable, largest
-from dpfl.privacy.events import Event, Spent, add_all, describe, neighbours_of
+from dpfl.privacy.events import Event, Spent, add_all, describe, encode, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -154,15 +154,19 @@ class Accounts:
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
+            stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
         )
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        own = {event: count - self.algorithm.before.get(event, 0) for event, count in spent.items()}
+        return self.algorithm.claim.epsilon(self._stated(spent), self.delta)
+
+    def _stated(self, spent: Spent) -> Spent:
+        own = {event: max(count - self.algorithm.before.get(event, 0), 0) for event, count in spent.items()}
         if self.algorithm.schedule is None:
-            own = {self.algorithm.stated_event(self._population): max(own.get(self.event, 0), 0)}
-        return self.algorithm.claim.epsilon(own, self.delta)
+            return {self.algorithm.stated_event(self._population): own.get(self.event, 0)}
+        return {event: count for event, count in own.items() if count}
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(
@@ -210,6 +214,10 @@ class Meter:
             return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
         stride = max(1, math.ceil(self.end / GRID))
         return min(math.ceil(releases / stride) * stride, self.end)
+
+
+def _releases_made(spent: Spent) -> int:
+    return sum(spent.values())
 
 
 def _releases(spent: Sequence[Spent]) -> dict[str, int]:

@@ -73,6 +73,7 @@ class PrivacySection(Section):
     accountant: str | None = None
     ledger: str | None = None
     entropy: str = "keyed"
+    noise: str = "plain"
 
 
 class EngineSection(Section):
@@ -130,6 +131,7 @@ class Experiment(Section):
             accountant=self.privacy.accountant,
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,
+            noise=self.privacy.noise,
             evaluate_every=self.evaluate.every,
             progress=progress,
             resume=resume,

@@ -29,7 +29,7 @@ from dpfl.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
-from dpfl.runs import RunFolder, vector_sha256, without_none
+from dpfl.runs import RunFolder, code_sha256, vector_sha256, without_none
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -62,6 +62,7 @@ def prepare(
     accountant: str | None,
     ledger: Path | str | None,
     entropy: str,
+    noise: str,
     evaluate_every: int | None,
     progress: Progress,
     resume: bool,
@@ -71,11 +72,12 @@ def prepare(
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, federation, described, flat, budget, seed, entropy, by, ledger, experiment)
+    record = _record(algorithm, federation, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
@@ -161,7 +163,7 @@ def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFo
 
 def _record(
     algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
-    by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+    noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
@@ -169,6 +171,7 @@ def _record(
         "resolved": {
             "seed": seed,
             "entropy": entropy,
+            "noise": noise,
             "accountant": by,
             "model": model.name,
             "model_options": {name: describe(value) for name, value in model.options},
@@ -182,6 +185,7 @@ def _record(
             "federation": federation.sha256,
             "train": federation.train.sha256,
             "test": federation.test.sha256,
+            "code": code_sha256(),
             "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
         },
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
@@ -204,6 +208,14 @@ def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
             thing = "data" if what == "federation" else "model"
             raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
     return str(before["run"]["id"])
+
+
+def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
+    if noise not in ("plain", "secure"):
+        raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
+    if noise == "secure" and entropy != "system":
+        raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
+    return algorithm.secured() if noise == "secure" else algorithm
 
 
 def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:

@@ -128,6 +128,12 @@ class Ledger:
         with self._errors():
             return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
 
+    def debits(self) -> list[tuple[str, str, str, int, float]]:
+        """Every row in the order it was written: run, name of the release, event, count, time."""
+        query = "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = d.event ORDER BY d.id"
+        with self._errors():
+            return self._connection.execute(query).fetchall()
+
     def epsilon(self, delta: float, by: str = "pld") -> float:
         return accountant(by).epsilon(self.spent(), delta)
 
