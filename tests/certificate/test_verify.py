@@ -92,7 +92,7 @@ ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "no accounts": (lambda c: c.update(accounts=[]), "cannot be computed again"),
     "an unbounded epsilon": (lambda c: c["accounts"][2].update(proven="unbounded"), "the certificate states unbounded"),
     "an impossible delta": (lambda c: c["guarantee"].update(delta=2.0), "cannot be computed again"),
-    "what the claim counts": (lambda c: c["claimed"]["stated"].update(dict.fromkeys(c["claimed"]["stated"], 10**12)), "as claimed"),
+    "what the claim counts": (lambda c: c["claimed"].update(stated=dict.fromkeys(c["claimed"]["stated"], 10**12)), "as claimed"),
     "delta": (lambda c: c["guarantee"].update(delta=1e-3), "the listed releases cost epsilon"),
     "the accountant": (lambda c: c["guarantee"].update(accountant="gdp-clt"), "gdp-clt is an approximation"),
     "the neighbours": (lambda c: c["guarantee"].update(neighbours="replace one"), "not 'replace one'"),
