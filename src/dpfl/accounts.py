@@ -12,6 +12,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
+from dpfl.privacy.accountant import rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable
 from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
 
@@ -177,16 +178,32 @@ class Meter:
     end: int
 
     def at_most(self, releases: int) -> float:
-        by = accountant(self.accountant)
         mark = self._mark(releases)
-        return max((by.quick or by).epsilon(add(dict(start), self.event, mark), self.delta) for start in self.starts)
+        return max(self._figure(start, mark) for start in self.starts)
+
+    def _figure(self, start: frozenset[tuple[Event, int]], mark: int) -> float:
+        """Between even marks by a rough PLD that grows from mark to mark, and never above the figure at the end."""
+        by = accountant(self.accountant)
+        if by.quick is None or mark >= self.end or not self._even:
+            return (by.quick or by).epsilon(add(dict(start), self.event, mark), self.delta)
+        end = by.quick.epsilon(add(dict(start), self.event, self.end), self.delta)
+        if math.isinf(end):
+            return end
+        return min(end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta))
+
+    @property
+    def _even(self) -> bool:
+        return self.end < MOST
+
+    @property
+    def _stride(self) -> int:
+        return max(1, math.ceil(self.end / GRID))
 
     def _mark(self, releases: int) -> int:
         """Even marks up to a known end; where there is none, each a fifth beyond the last."""
-        if self.end >= MOST or releases > self.end:
+        if not self._even or releases > self.end:
             return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
-        stride = max(1, math.ceil(self.end / GRID))
-        return min(math.ceil(releases / stride) * stride, self.end)
+        return min(math.ceil(releases / self._stride) * self._stride, self.end)
 
 
 def _releases(spent: Sequence[Spent]) -> dict[str, int]:
