@@ -297,7 +297,7 @@ def test_torch_s_own_random_state_neither_changes_nor_matters(tmp_path: Path, ta
     vector, node = start(Random()), Node(site(tmp_path, Random()))
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    update = node.work(task, vector, "a").update
+    update = node.work(task, vector, "a").update.clone()
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
     assert torch.equal(node.work(task, vector, "a").update, update)

@@ -64,11 +64,12 @@ def ledger_path(folder: Path, client: int) -> Path:
 
 
 class Node:
-    """Works for any client of its site, one task at a time."""
+    """Works for any client of its site, one task at a time; an update is valid until the next."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
+        self._room = torch.empty_like(self.model.vector)
         self._gradients: dict[Groups, ClippedGradients] = {}
         self._ledgers: dict[int, Ledger] = {}
         self._epochs: dict[int, int] = {}
@@ -140,15 +141,15 @@ class Node:
         clip, layout = task.clients.clip, self.model.layout
         ends = (*layout.offsets, layout.size)
         if isinstance(clip, Model):
-            clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
-            return clipped - vector, inside
-        update = self.model.vector - vector
+            clipped, inside = clip_vector(self.model.vector, clip, layout.names, ends, out=self._room)
+            return clipped.sub_(vector), inside
+        update = torch.sub(self.model.vector, vector, out=self._room)
         if task.upload:
-            update, inside = clip_vector(update, task.upload.clip, layout.names, ends)
+            update, inside = clip_vector(update, task.upload.clip, layout.names, ends, out=update)
             return task.upload.noised(update, generator("upload noise")), inside
         if isinstance(clip, NoClip):
             return update, True
-        update, inside = clip_vector(update, clip, layout.names, ends)
+        update, inside = clip_vector(update, clip, layout.names, ends, out=update)
         if task.clients.shared_by:
             update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside

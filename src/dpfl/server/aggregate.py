@@ -17,14 +17,14 @@ def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor
     total = torch.zeros(size)
     for reply in replies:
         if reply.update is not None:
-            total += weights[reply.client] * reply.update
+            total.add_(reply.update, alpha=float(weights[reply.client]))
     return total
 
 
 def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
     share = sum(float(weights[reply.client]) for reply in replies)
-    return weighted_sum(replies, weights, size) / share if share else torch.zeros(size)
+    return weighted_sum(replies, weights, size).div_(share) if share else torch.zeros(size)
 
 
 def noisy_mean(total: Tensor, replies: int, clients: int, usual: float, release: Release, rng: np.random.Generator) -> Tensor:
@@ -33,7 +33,7 @@ def noisy_mean(total: Tensor, replies: int, clients: int, usual: float, release:
     Missing replies change neither. Where clients add the noise themselves, the server adds what the missing ones did not.
     """
     share = max(0.0, 1 - replies / release.shared_by) if release.shared_by else 1.0
-    return release.noised(total, rng, share=share) / (release.sampling.expected(clients) * usual)
+    return release.noised(total, rng, share=share).div_(release.sampling.expected(clients) * usual)
 
 
 def noisy_inside_fraction(replies: Sequence[Reply], clip: Quantile, expected: float, rng: np.random.Generator) -> float:

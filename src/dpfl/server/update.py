@@ -21,5 +21,5 @@ class ServerUpdate:
             raise DpflError("The server needs a rate above 0 and a momentum from 0 up to, but not including, 1.")
 
     def step(self, vector: Tensor, velocity: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
-        velocity = self.momentum * velocity + update
-        return vector + self.rate * velocity, velocity
+        velocity = update.add(velocity, alpha=self.momentum) if self.momentum else update
+        return vector.add(velocity, alpha=self.rate), velocity
