@@ -42,6 +42,15 @@ def test_the_meter_is_no_further_off_than_a_twentieth_of_the_run() -> None:
         assert meter.at_most(releases) <= accountant("rdp").epsilon({EVENT: releases + 20}, 1e-5)
 
 
+@pytest.mark.parametrize("start", [{}, {OTHER: 30}])
+def test_between_its_marks_the_tight_meter_is_hardly_above_the_truth_and_never_above_the_end(start: dict[object, int]) -> None:
+    meter = Meter((frozenset(start.items()),), EVENT, 1e-5, "pld", 200)
+    for mark in (10, 50, 190):
+        truth = PLD.epsilon(add(start, EVENT, mark), 1e-5)
+        assert truth <= meter.at_most(mark) <= truth * 1.005
+        assert meter.at_most(mark) == meter.at_most(mark - 3) <= meter.at_most(200)
+
+
 def accounts(folder: Path, algorithm: Algorithm, run: str = "run", limit: Limit | None = None) -> Accounts:
     return Accounts(run, algorithm, folder, (50, 60, 70), 1e-5, "rdp", limit)
 

@@ -193,8 +193,8 @@ def _norm(vector: Tensor, clip: Clip) -> Tensor:
 def _length(vector: Tensor) -> Tensor:
     """The norm by short rows, which vector_norm has right in float32, so that no square of the whole vector is written."""
     rows, rest = vector[: len(vector) // _ROW * _ROW].view(-1, _ROW), vector[len(vector) // _ROW * _ROW :]
-    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
-    return torch.cat([norms, rest]).double().norm().to(vector.dtype)
+    lengths = torch.cat([torch.linalg.vector_norm(rows, dim=1), rest])
+    return lengths.double().square().sum().sqrt().to(vector.dtype)
 
 
 def clip_vector(
