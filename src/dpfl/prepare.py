@@ -26,7 +26,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
 from dpfl.models.flat import evaluating
 from dpfl.planner import with_planned_noise
-from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
+from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
 from dpfl.runs import RunFolder, code_sha256, vector_sha256, without_none
@@ -129,10 +129,20 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
             final_layer(model, federation.train.x[:1])
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
+    _check_batches(algorithm, federation)
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
+
+
+def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
+    batches = algorithm.samples.sampling if algorithm.samples else None
+    if isinstance(batches, FixedSize) and batches.size > (least := min(federation.sizes)):
+        raise DpflError(
+            f"Batches have {batches.size} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
+            "clients more."
+        )
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
