@@ -2,8 +2,8 @@
 
     DPFL_DATA=... python scripts/compare_systems.py sample|client
 
-Sample level: 10 clients, Dirichlet(0.05), `cnn`, epsilon 2, 60 rounds. Client level: 300 clients with 200 images each, `mlp` with
-32 hidden units, epsilon 8, 40 rounds. One seed; rates were tried on the embedded images only.
+Sample level: 10 clients, Dirichlet(0.05), `cnn`, epsilon 2, 60 rounds. Client level: 300 clients with 200 images each, `mlp`
+with 32 hidden units, epsilon 8, 40 rounds. One seed; rates were tried on the embedded images only.
 """
 
 from __future__ import annotations

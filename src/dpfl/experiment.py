@@ -24,7 +24,7 @@ DEMO: dict[str, Any] = {
     "seed": 0,
     "data": {"name": "mnist-sample", "partition": "dirichlet", "clients": 10},
     "model": {"name": "cnn"},
-    "algorithm": {"name": "ali-dpfl", "sampling_rate": 0.1, "noise_multiplier": 1.4, "rate": 1.5, "whole_budget": True},
+    "algorithm": algorithms.DEMO,
     "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
 """What `dpfl run` runs without a file."""
@@ -58,7 +58,7 @@ class ModelSection(OpenSection):
 
 
 class AlgorithmSection(OpenSection):
-    name: str = "ali-dpfl"
+    name: str = algorithms.DEFAULT
 
 
 class BudgetSection(Section):

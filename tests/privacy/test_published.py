@@ -13,7 +13,7 @@ from dpfl.privacy import accountant
 from dpfl.privacy.haar import whole
 from dpfl.privacy.published import (
     HellingerNoise,
-    NbaflNoise,
+    TwoWayNoise,
     amplified,
     gaussian_epsilon,
     haar_claimed_multiplier,
@@ -127,7 +127,7 @@ def test_amplification_by_sampling(rate):
 
 def nbafl(**changes):
     values = {"epsilon": 60.0, "delta": 0.01, "clip": 20.0, "smallest": 512, "exposures": 1, "rounds": 25, "clients": 50}
-    return NbaflNoise(**{**values, **changes})
+    return TwoWayNoise(**{**values, **changes})
 
 
 def test_nbafl_noise_is_as_printed():

@@ -56,6 +56,10 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "custom": custom,
 }
 
+DEFAULT = "ali-dpfl"
+DEMO = {"name": DEFAULT, "sampling_rate": 0.1, "noise_multiplier": 1.4, "rate": 1.5, "whole_budget": True}
+"""What trains where nothing else is asked for, and with what options on the embedded images."""
+
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
     """The options of a system, with their defaults."""

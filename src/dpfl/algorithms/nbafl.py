@@ -15,7 +15,7 @@ from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.privacy import All, Release
 from dpfl.privacy.clip import Model
-from dpfl.privacy.published import NbaflNoise
+from dpfl.privacy.published import TwoWayNoise
 from dpfl.privacy.release import Upload
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
@@ -38,7 +38,7 @@ def nbafl(
 ) -> Algorithm:
     """x_i <- clip(x_i, C) + N(0, sigma_U^2), x <- sum_i p_i x_i + N(0, sigma_D^2)."""
     sound = choose("variant", variant, VARIANTS)
-    paper = NbaflNoise(total_epsilon, delta, clip, samples, exposures, rounds, clients)
+    paper = TwoWayNoise(total_epsilon, delta, clip, samples, exposures, rounds, clients)
     return Algorithm(
         name="nbafl",
         local=Local(SGD(rate), batch_size),
@@ -58,6 +58,6 @@ def nbafl(
     )
 
 
-def _claim(paper: NbaflNoise) -> Claim:
+def _claim(paper: TwoWayNoise) -> Claim:
     """sigma grows with L: exposures add up, each at epsilon / L."""
     return Claim("Theorem 1 of the paper", formula=lambda releases: paper.epsilon * releases / paper.exposures)

@@ -120,7 +120,7 @@ class HellingerNoise:
 
 
 @dataclass(frozen=True)
-class NbaflNoise:
+class TwoWayNoise:
     """NbAFL (Wei et al. 2020): noise on clipped models on the way up and, where that is not enough, on the way down.
 
     `smallest` is m, the records of the smallest client; `exposures` L, how often a client's upload may be seen; `rounds` T.
