@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 
 import dpfl
 from dpfl.algorithms import dp_fedavg, fedavg_dp
-from dpfl.coordinator import State
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, NoClip, Quantile, Release
 from dpfl.runs import COLUMNS, Metrics, Row, RunFolder, vector_sha256, without_none, write_atomically
+from dpfl.state import State
 from tests.conftest import MODEL, small_federation
 
 SOUND = fedavg_dp(tau=2, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,8 +15,7 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.client.task import Order, Reply, Task
 from dpfl.errors import DpflError
-from dpfl.models import Layout
-from dpfl.privacy import Budget, Ledger, Limit, NoClip, PublicMedian, Quantile, Randomness, Release
+from dpfl.privacy import Budget, NoClip, PublicMedian, Quantile, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
@@ -24,41 +23,7 @@ from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.kept import Kept
 from dpfl.server.steps import Facts, Seen, Situation
-
-PAST_NOISE = "past noise"
-"""What the server remembers of the noise that later rounds take back; as secret as the seed."""
-
-
-@dataclass
-class State:
-    """What a run has come to; all that a checkpoint holds."""
-
-    vector: Tensor
-    velocity: Tensor
-    samples: Release | None
-    clients: Release
-    remaining: list[int]
-    round: int = 0
-    tau: int = 0
-    iterations: int = 0
-    shown: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-    memory: dict[str, Tensor] = field(default_factory=dict)
-    weights: Tensor | None = None
-    kept: Tensor | None = None
-
-
-@dataclass(frozen=True)
-class Federated:
-    """The federation as the server knows it: public facts, declared before training."""
-
-    run: str
-    declared: Sequence[int]
-    layout: Layout
-    public: Sequence[int] = ()
-    ledger: Ledger | None = None
-    limit: Limit | None = None
+from dpfl.state import PAST_NOISE, Federated, State
 
 
 class Coordinator:

@@ -19,7 +19,7 @@ from dpfl.accounts import Accounts, Meter
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable, Site
 from dpfl.client.objectives import CrossEntropy, final_layer
-from dpfl.coordinator import Coordinator, Federated, State
+from dpfl.coordinator import Coordinator
 from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
@@ -30,6 +30,7 @@ from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomne
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
 from dpfl.runs import RunFolder, code_sha256, vector_sha256, without_none
+from dpfl.state import Federated, State
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 

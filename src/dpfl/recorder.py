@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from dpfl.accounts import Meter
-from dpfl.coordinator import PAST_NOISE, Coordinator
+from dpfl.coordinator import Coordinator
 from dpfl.data import Dataset
 from dpfl.models import FlatModel, evaluate
 from dpfl.runs import Metrics, Row, RunFolder
+from dpfl.state import PAST_NOISE
 
 
 class Progress(Protocol):

@@ -18,10 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save, save_file
 from torch import Tensor
 
-from dpfl.coordinator import State
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release
+from dpfl.state import State
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,46 @@
+"""What a run has come to, and the federation as its server knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from dpfl.models import Layout
+from dpfl.privacy import Ledger, Limit, Release
+
+PAST_NOISE = "past noise"
+"""What the server remembers of the noise that later rounds take back; as secret as the seed."""
+
+
+@dataclass
+class State:
+    """What a run has come to; all that a checkpoint holds."""
+
+    vector: Tensor
+    velocity: Tensor
+    samples: Release | None
+    clients: Release
+    remaining: list[int]
+    round: int = 0
+    tau: int = 0
+    iterations: int = 0
+    shown: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    memory: dict[str, Tensor] = field(default_factory=dict)
+    weights: Tensor | None = None
+    kept: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Federated:
+    """The federation as the server knows it: public facts, declared before training."""
+
+    run: str
+    declared: Sequence[int]
+    layout: Layout
+    public: Sequence[int] = ()
+    ledger: Ledger | None = None
+    limit: Limit | None = None
