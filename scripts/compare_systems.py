@@ -2,7 +2,7 @@
 
     DPFL_DATA=... python scripts/compare_systems.py sample|client
 
-Sample level: 10 clients, Dirichlet(0.05), `cnn`, epsilon 2, 60 rounds. Client level: 300 clients with 200 images each, `mlp`
+Sample level: 10 clients, Dirichlet(0.5), `cnn`, epsilon 2, 60 rounds. Client level: 300 clients with 200 images each, `mlp`
 with 32 hidden units, epsilon 8, 40 rounds. One seed; rates were tried on the embedded images only.
 """
 
@@ -23,12 +23,12 @@ Setting = tuple[str, dict[str, Any]]
 SAMPLE: list[Setting] = [
     ("fedavg-dp", {"tau": 1}),
     ("fedavg-dp", {"tau": 3, "rate": 1.0}),
-    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0}),
-    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0, "whole_budget": True}),
-    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0, "mu": "paid"}),
-    ("ali-dpfl", {"variant": "published", "sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0}),
-    ("als-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0}),
-    ("als-dpfl", {"variant": "published", "sampling_rate": 0.05, "noise_multiplier": 1.2, "rate": 1.0}),
+    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0}),
+    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0, "whole_budget": True}),
+    ("ali-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0, "mu": "paid"}),
+    ("ali-dpfl", {"variant": "published", "sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0}),
+    ("als-dpfl", {"sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0}),
+    ("als-dpfl", {"variant": "published", "sampling_rate": 0.05, "noise_multiplier": 1.6, "rate": 1.0}),
     ("hw-dpfl", {"batch_size": 70, "rate": 1.0}),
     ("hw-dpfl", {"variant": "published", "batch_size": 70, "tau": 1, "samples": 6000, "rate": 1.0, "round_epsilon": 0.25}),
     ("dp-sgd-wav", {}),
@@ -65,7 +65,7 @@ WITHOUT_NOISE = ("fedavg", "ce-fedavg", "scaffold", "moon")
 
 def main(level: str) -> None:
     sample = level == "sample"
-    how = Dirichlet(0.05) if sample else IID()
+    how = Dirichlet(0.5) if sample else IID()
     federation = dpfl.data.mnist().split(clients=10 if sample else 300, how=how, seed=0)
     model = dpfl.models.cnn() if sample else dpfl.models.mlp(hidden=32)
     budget = dpfl.Budget(epsilon=2.0 if sample else 8.0, delta=1e-5, rounds=60 if sample else 40)
