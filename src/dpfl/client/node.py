@@ -151,8 +151,8 @@ class Node:
             return clipped - vector, inside
         update = self.model.vector - vector
         if task.upload:
-            update, inside = clip_vector(update, task.upload.clip, layout.names, ends)
-            return task.upload.noised(update, generator("upload noise")), inside
+            update, _ = clip_vector(update, task.upload.clip, layout.names, ends)
+            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
         if isinstance(clip, NoClip):
             return update, True
         update, inside = clip_vector(update, clip, layout.names, ends)
