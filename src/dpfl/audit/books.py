@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.leaks import Coupling, neighbours
+from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.rounds import Ground, Round, play
 from dpfl.privacy import Keyed, Ledger
 from dpfl.privacy.events import Event, describe
@@ -28,29 +28,29 @@ class Books:
 
 
 def books(algorithm: Algorithm, seed: int = 0) -> Books:
-    """A few real rounds with ledgers: what was released against what was debited, and whether two releases share their noise."""
+    """A few real rounds with ledgers: what was released against what was debited, and whether two releases share noise."""
+    algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
-        rounds = play(algorithm, one, Keyed(seed), ROUNDS, folder / "real")
-        made = algorithm.fitted(one.flat().layout)
-        expected = _released(made, rounds, len(one.clients))
+        expected = _released(algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real"))
         unpaid = [text for account, events in expected.items() for text in _unpaid(folder / "real" / account, events)]
-        coupled = Coupling().algorithm(algorithm)
-        noises = [
-            noise
-            for number, ground in enumerate((one, other))
-            for noise in _noises(play(coupled, ground, Keyed(seed), ROUNDS, folder / f"noise-{number}"), ground, algorithm)
-        ]
-    shared = sum(_same_noise(first, second) for first, second in combinations(noises, 2))
+        coupled = with_releases(algorithm, Coupling().of)
+        first, second = (
+            _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
+            for world, ground in (("one", one), ("other", other))
+        )
+    noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
+    shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
     reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
     return Books(sum(sum(events.values()) for events in expected.values()), (*unpaid, *reused))
 
 
-def _released(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[str, dict[Event, int]]:
+def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
-    if algorithm.scale == "round":
-        return {"federation.sqlite": {algorithm.event(clients): len(rounds)}}
+    made = algorithm.fitted(ground.flat().layout)
+    if made.scale == "round":
+        return {"federation.sqlite": {made.event(len(ground.clients)): len(rounds)}}
     found: dict[str, dict[Event, int]] = {}
     for played in rounds:
         for order, replies in zip(played.orders, played.replies, strict=True):
@@ -58,8 +58,8 @@ def _released(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[s
                 if reply.update is None and reply.raw is None:
                     continue
                 account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
-                event = task.survey.event if task.survey else algorithm.event(0)
-                count = task.steps if algorithm.scale == "step" and not task.survey else 1
+                event = task.survey.event if task.survey else made.event(0)
+                count = task.steps if made.scale == "step" and not task.survey else 1
                 account[event] = account.get(event, 0) + count
     return found
 
@@ -79,13 +79,18 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
     ]
 
 
-def _noises(rounds: list[Round], ground: Ground, algorithm: Algorithm) -> list[Tensor]:
-    """The releases of coupled rounds are noise and nothing else: those of every client, or of the server."""
+def _noises(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[tuple[int, int], Tensor]:
+    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
     if algorithm.scale != "round":
-        order_replies = [replies for played in rounds for replies in played.replies]
-        return [reply.update for replies in order_replies for reply in replies if reply.update is not None]
+        return {
+            (number, reply.client): reply.update
+            for number, played in enumerate(rounds)
+            for replies in played.replies
+            for reply in replies
+            if reply.update is not None
+        }
     vectors = [ground.flat().read(), *(played.state.vector for played in rounds)]
-    return [after - before for before, after in zip(vectors, vectors[1:], strict=False)]
+    return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
 
 
 def _same_noise(one: Tensor, other: Tensor) -> bool:

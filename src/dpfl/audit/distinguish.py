@@ -80,4 +80,4 @@ def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> Guesses:
 def best_threshold(outs: np.ndarray, ins: np.ndarray, delta: float, confidence: float, candidates: int = 200) -> float:
     """The one with the largest bound on these draws, so the bound has to come from others."""
     both = np.quantile(np.concatenate([outs, ins]), np.linspace(0, 1, candidates))
-    return float(max(both, key=lambda threshold: guess(outs, ins, threshold).epsilon(delta, confidence)))
+    return max((float(threshold) for threshold in both), key=lambda at: guess(outs, ins, at).epsilon(delta, confidence))

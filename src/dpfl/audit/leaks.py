@@ -1,13 +1,14 @@
 """Deterministic leaks: what the adversary sees that differs between neighbours although nothing noisy does.
 
 Two runs on neighbouring data are coupled: the noise of every release makes up for the data, so that the noisy values are the
-same in both. What a guarantee covers follows from these values alone. Whatever else is seen (tau, weights, clip levels, answers,
-divisors, raw values) must then be the same too, bit for bit. Where it is not, and has no noise of its own, no epsilon holds.
+same in both. What a guarantee covers follows from these values alone. Whatever else is seen (tau, weights, clip levels,
+answers, divisors, raw values) must then be the same too, bit for bit. Where it is not, and has no noise of its own, no epsilon
+holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -65,7 +66,7 @@ class Coupling:
         self.releases = 0
 
     def of(self, release: Kind) -> Kind:
-        """The same release, coupled; its own code draws the noise. Everyone is drawn, so that the neighbours always differ."""
+        """The same release, coupled; its own code draws the noise."""
         parent, coupling = type(release), self
 
         def noised(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -75,16 +76,17 @@ class Coupling:
             return parent.noised(self, torch.zeros_like(total), *rest, **options)
 
         kind = type(parent.__name__, (parent,), {"noised": noised})
-        held = {part.name: getattr(release, part.name) for part in fields(release)}
-        return kind(**held | {"sampling": All()})
+        return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 
-    def algorithm(self, algorithm: Algorithm) -> Algorithm:
-        return replace(
-            algorithm,
-            samples=self.of(algorithm.samples) if algorithm.samples else None,
-            uploads=self.of(algorithm.uploads) if algorithm.uploads else None,
-            clients=self.of(algorithm.clients),
-        )
+
+def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorithm:
+    samples, uploads = (change(release) if release else None for release in (algorithm.samples, algorithm.uploads))
+    return replace(algorithm, samples=samples, uploads=uploads, clients=change(algorithm.clients))
+
+
+def with_everyone(algorithm: Algorithm) -> Algorithm:
+    """Everyone is drawn, every time, so that neighbours always differ."""
+    return with_releases(algorithm, lambda release: replace(release, sampling=All()))
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
@@ -107,7 +109,7 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
 def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | None:
     """Every value that tells the neighbours apart without noise; None where the noise could not be coupled."""
     coupling = Coupling()
-    coupled = coupling.algorithm(algorithm)
+    coupled = with_releases(with_everyone(algorithm), coupling.of)
     one, other = neighbours(algorithm, seed)
     first, again, second = (
         _views(algorithm, play(coupled, ground, probe, rounds))
