@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv, log_ndtr, ndtri
 from scipy.stats import binom
 
 from dpfl.errors import DpflError
 from dpfl.privacy.published import gaussian_epsilon
 
-LARGEST = 60.0
-"""No number of guesses that can be made shows more."""
+LARGEST, MOST_EXACT = 60.0, 600.0
+"""No number of guesses that can be made shows more, and no mu of which they could be."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,43 @@ def epsilon_of(mu: float, delta: float) -> float:
     return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
 
 
+@dataclass(frozen=True)
+class SampledGaussian:
+    """A Gaussian release that draws the canary at a rate, and moves by mu then: from 0, or (replaced) from the other side."""
+
+    mu: float
+    rate: float
+    replaced: bool = False
+
+    def epsilon(self, delta: float) -> float:
+        """Exact for this order of the two worlds, and so a lower bound for both."""
+        if self.mu <= 0 or self.delta(0.0) <= delta:
+            return 0.0
+        return _largest(lambda epsilon: self.delta(epsilon) > delta, MOST_EXACT)
+
+    def delta(self, epsilon: float) -> float:
+        """P(x > t) - e^eps Q(x > t), with t where the likelihood ratio, which grows, is e^eps."""
+        low, high = -60.0 - self.mu, 60.0 + self.mu + (epsilon + 60.0) / self.mu
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._log_ratio(middle) < epsilon else (low, middle)
+        above, below = (self._log_mixture(log_ndtr, mean, -high) for mean in self._means)
+        return float(np.exp(above) - np.exp(min(epsilon + below, 700.0)))
+
+    @property
+    def _means(self) -> tuple[float, float]:
+        return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
+
+    def _log_ratio(self, x: float) -> float:
+        one, other = (self._log_mixture(lambda at: -(at**2) / 2, mean, -x) for mean in self._means)
+        return one - other
+
+    def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
+        """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
+        drawn = math.log(self.rate) + float(log(x + mean))
+        return drawn if self.rate >= 1 else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), drawn))
+
+
 def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
     """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et al. 2023, Theorem 5.2)."""
     rate = 1 / (1 + math.exp(-epsilon))
@@ -81,13 +118,13 @@ def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delt
 
 def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
     """The largest epsilon that so many right guesses refute."""
-    return _largest(lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence)
+    return _largest(lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence, LARGEST)
 
 
-def _largest(refuted: Callable[[float], bool]) -> float:
+def _largest(refuted: Callable[[float], bool], most: float) -> float:
     if not refuted(0.0):
         return 0.0
-    low, high = 0.0, LARGEST
+    low, high = 0.0, most
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)

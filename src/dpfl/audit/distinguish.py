@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def whitened(outs: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, float]:
     # A direction without any noise must stay one that can be divided by.
     ridge = 1e-9 * np.trace(covariance) / len(covariance) + 1e-30
     direction = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), moved)
-    return direction, float(np.sqrt(max(moved @ direction, 0.0)))
+    return direction, math.sqrt(max(float(moved @ direction), 0.0))
 
 
 def distinguish(

@@ -90,18 +90,21 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
-    """Three clients; the first with one sample more or less, or with other samples where whole clients are protected.
+    """Three clients; the first with one sample more or less, or, where whole clients are protected, with blank ones or others.
 
-    What differs is large, so that it is clipped and what it changes cannot be overlooked.
+    What differs is large, so that it is clipped, and what it changes cannot be overlooked.
     """
     rng = torch.Generator().manual_seed(seed)
     count = 5 * SAMPLES
     x, y = torch.randn(count, 1, 4, 4, generator=rng), torch.randint(0, 3, (count,), generator=rng)
     rows = torch.arange(count).split(SAMPLES)
+    whole = algorithm.unit == "client"
     x[rows[0][0]] *= FAR
     x[rows[1]] *= FAR
+    if whole:
+        x[rows[0]] = 0
     public = (rows[4],) if isinstance(algorithm.clients.clip, PublicMedian) else ()
-    first = (rows[0][1:], rows[1]) if algorithm.unit == "client" else (rows[0], rows[0][1:])
+    first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     grounds = [Ground(linear(16, 3), x, y, 3, (one, *rows[2:4]), (SAMPLES,) * 3, public) for one in first]
     return grounds[0], grounds[1]
 
@@ -123,8 +126,14 @@ def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | 
         exact = _same(value, again.get((round, name)))
         if differs and exact and name not in found:
             found[name] = Leak(name, round, *_shown(value, second.get((round, name))))
-    start = min((leak.round for leak in found.values()), default=0)
-    return [leak for leak in found.values() if leak.round == start or leak.what == "tau"]  # the others follow from these
+    return _first(list(found.values()))
+
+
+def _first(found: list[Leak]) -> list[Leak]:
+    """Those of the first round that has any, and tau; later ones, and the model, follow from these."""
+    start = min((leak.round for leak in found), default=0)
+    causes = [leak for leak in found if leak.what not in ("vector", "velocity")] or found
+    return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
 def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], Any]:

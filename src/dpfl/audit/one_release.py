@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.audit.bounds import Measured
+from dpfl.audit.bounds import Measured, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
 from dpfl.client.task import Reply
 from dpfl.errors import DpflError
-from dpfl.privacy import FixedSize, Gaussian, PoissonSize, Quantile, Randomness, Release, accountant
-from dpfl.privacy.accountant import default_for
+from dpfl.privacy import FixedSize, Gaussian, PoissonSize, Quantile, Randomness, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.histogram import Survey
@@ -125,7 +124,7 @@ def directions() -> dict[str, Tensor]:
 def worst(game: Game, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
     """The canary furthest from its absence for the noise of some draws that count for nothing else; known ones and a search."""
     rng = randomness.generator("one release pilot")
-    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(False, max(1000, int(PILOT * trials)), rng)
+    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(False, max(300, int(PILOT * trials)), rng)
     found = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
     apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in found.items()}
     apart[SEARCHED] /= OVERFITTED
@@ -144,7 +143,7 @@ def one_release(
     """At least this much epsilon is spent by one such release; the better of two bounds, which hold together.
 
     One assumes nothing and includes the sampling. The other has mu on the condition that the canary was drawn, since noise is
-    Gaussian in every direction, and asks the accountant what the sampling makes of it.
+    Gaussian in every direction, and what the sampling makes of it.
     """
     game = Game(release.fitted(ENDS), population or population_for(release))
     trials = trials if isinstance(game.release.noise, Gaussian) else trials // 4  # drawn a vector at a time
@@ -161,12 +160,10 @@ def one_release(
 
 
 def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
-    """Epsilon of this sampling, were the canary's noise no more than 1 / mu."""
-    if mu <= 0:
-        return 0.0
-    moved = 2 if isinstance(game.release.sampling, FixedSize) else 1
-    event = game.release.sampling.event(moved / mu, game.population)
-    return accountant(default_for(event)).epsilon({event: 1}, delta)
+    """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
+    sampling = game.release.sampling
+    rate = sampling.expected(game.population) / game.population
+    return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
 
 
 def one_histogram(survey: Survey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:

@@ -172,8 +172,8 @@ def reason(report: Report) -> str:
 def _table(findings: Sequence[Finding]) -> Table:
     table = Table("game", "of", "claimed", "proven", "measured", "verdict", box=box.SIMPLE_HEAD)
     for finding in findings:
-        sign = ">=" if finding.confidence else "~"
-        measured = "" if finding.measured is None else f"{sign} {_lower(finding)}"
+        sign = "" if finding.shown == "unbounded" else ">= " if finding.confidence else "~ "
+        measured = "" if finding.measured is None else f"{sign}{_lower(finding)}"
         claimed, proven = ("" if epsilon is None else _figure(epsilon) for epsilon in (finding.claimed, finding.proven))
         style = STYLES[finding.verdict]
         table.add_row(finding.game, finding.scope, claimed, proven, measured, f"[{style}]{finding.verdict}[/{style}]")
