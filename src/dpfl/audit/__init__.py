@@ -1,4 +1,4 @@
-"""Games that try to refute a guarantee."""
+"""Games that try to refute a guarantee: on any algorithm, release or mechanism, and together as an audit."""
 
 from dpfl.audit.audit import audit
 from dpfl.audit.bounds import Guesses, Measured, one_run_epsilon

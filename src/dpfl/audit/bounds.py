@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincinv, log_ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import bdtr, bdtrc, betaincinv, log_ndtr, ndtri
 
 from dpfl.errors import DpflError
 from dpfl.privacy.published import gaussian_epsilon
@@ -109,11 +108,12 @@ class SampledGaussian:
 def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
     """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et al. 2023, Theorem 5.2)."""
     rate = 1 / (1 + math.exp(-epsilon))
-    tail = float(binom.sf(right - 1, guesses, rate))
-    if delta == 0 or right == 0:
-        return min(1.0, tail)
-    below = binom.cdf(right - 1, guesses, rate) - binom.cdf(right - 1 - np.arange(1, right + 1), guesses, rate)
-    return min(1.0, tail + 2 * canaries * delta * float(np.max(below / np.arange(1, right + 1))))
+    if right == 0:
+        return 1.0
+    tail, fewer = float(bdtrc(right - 1, guesses, rate)), np.arange(1, right)
+    # P[right - i <= Bin < right] for i below right, and P[Bin < right] for i = right.
+    below = bdtr(right - 1, guesses, rate) - np.append(bdtr(right - 1 - fewer, guesses, rate), 0.0)
+    return min(1.0, tail + 2 * canaries * delta * float(np.max(below / np.append(fewer, right))))
 
 
 def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
