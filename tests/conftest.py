@@ -13,6 +13,9 @@ from hypothesis import settings
 
 import dpfl
 from dpfl.data import IID, Federation, Source
+from dpfl.privacy import Ledger
+from dpfl.recorder import Silent
+from dpfl.runs import Row
 
 # The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -60,3 +63,22 @@ def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
         return dpfl.train(model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options)
 
     return run
+
+
+class StopsAfter(Silent):
+    """Breaks a run off once this round is kept."""
+
+    def __init__(self, round: int) -> None:
+        self.round = round
+
+    def tell(self, row: Row) -> None:
+        if row.round == self.round:
+            raise KeyboardInterrupt
+
+
+def ledger_of(result: dpfl.Result, name: str) -> dict[Any, int]:
+    ledger = Ledger.read(result.folder / "ledger" / f"{name}.sqlite")
+    try:
+        return ledger.spent()
+    finally:
+        ledger.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,8 +13,9 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.calibrate import MOST, affordable
-from dpfl.privacy.events import Event, Spent, add, describe, neighbours_of
+from dpfl.privacy.accountant import Accountant
+from dpfl.privacy.calibrate import MOST, affordable, largest
+from dpfl.privacy.events import Event, Spent, add_all, describe, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -75,10 +77,23 @@ class Accounts:
             neighbours_of([*spent, event])
         if self.published:
             return [self._claimed_remaining(horizon)] * len(self.paths())
+        if self.algorithm.schedule:
+            return [self._read(path, lambda ledger: self._scheduled_remaining(ledger, horizon)) for path in self.paths()]
         return [
             self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
             for path in self.paths()
         ]
+
+    def _scheduled_remaining(self, ledger: Ledger, horizon: int) -> int:
+        """The longest beginning of the schedule that every limit leaves room for, beside other runs."""
+        others = ledger.spent(besides=self.run)
+        limits = [limit for limit in (ledger.limit, self.limit) if limit]
+
+        def fits(releases: int) -> bool:
+            spent = add_all(others, self.algorithm.spending(releases, self._population))
+            return all(limit.covers(spent) for limit in limits)
+
+        return largest(fits, horizon)
 
     def _claimed_remaining(self, horizon: int) -> int:
         """A published system stops where its paper says; its ledger holds the truth, which no limit would allow."""
@@ -86,16 +101,22 @@ class Accounts:
         if epsilon is None:
             return horizon or MOST
         if claim.accountant:
-            stated = self.algorithm.stated_event(self._population)
-            return affordable({}, stated, epsilon, self.delta, accountant(claim.accountant), horizon)
+            return self._claimed_affordable(accountant(claim.accountant), epsilon, horizon)
         if claim.formula is None:
             raise DpflError("This published system claims no epsilon, so none can end it; leave budget.epsilon out.")
         return next((count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon), horizon or MOST)
 
+    def _claimed_affordable(self, by: Accountant, epsilon: float, horizon: int) -> int:
+        if self.algorithm.schedule is None:
+            return affordable({}, self.algorithm.stated_event(self._population), epsilon, self.delta, by, horizon)
+        stated = partial(self.algorithm.stated, population=self._population)
+        return largest(lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon)
+
     def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
-        starts = {frozenset(spent.items()) for spent in self.spent(besides=self.run)}
+        starts = {frozenset(add_all(spent, self.algorithm.before).items()) for spent in self.spent(besides=self.run)}
         end = min(max(remaining), horizon or MOST)
-        return Meter(tuple(starts), self.event, self.delta, self.accountant, end)
+        spending = partial(self.algorithm.spending, population=self._population)
+        return Meter(tuple(starts), spending, self.delta, self.accountant, end)
 
     def check_kept(self, used: Sequence[int]) -> None:
         """A resumed run finds at least its own debits of before, or its ledgers are not those that it had."""
@@ -138,8 +159,10 @@ class Accounts:
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        count = spent.get(self.event, 0) - self.algorithm.before.get(self.event, 0)
-        return self.algorithm.claim.epsilon(max(count, 0), self.algorithm.stated_event(self._population), self.delta)
+        own = {event: count - self.algorithm.before.get(event, 0) for event, count in spent.items()}
+        if self.algorithm.schedule is None:
+            own = {self.algorithm.stated_event(self._population): max(own.get(self.event, 0), 0)}
+        return self.algorithm.claim.epsilon(own, self.delta)
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(
@@ -171,7 +194,7 @@ class Meter:
     """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
 
     starts: tuple[frozenset[tuple[Event, int]], ...]
-    event: Event
+    spending: Callable[[int], Spent]
     delta: float
     accountant: str
     end: int
@@ -179,7 +202,7 @@ class Meter:
     def at_most(self, releases: int) -> float:
         by = accountant(self.accountant)
         mark = self._mark(releases)
-        return max((by.quick or by).epsilon(add(dict(start), self.event, mark), self.delta) for start in self.starts)
+        return max((by.quick or by).epsilon(add_all(dict(start), self.spending(mark)), self.delta) for start in self.starts)
 
     def _mark(self, releases: int) -> int:
         """Even marks up to a known end; where there is none, each a fifth beyond the last."""

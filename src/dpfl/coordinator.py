@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,10 +19,14 @@ from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, NoClip, PublicMedian, Quantile, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
+from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.randomness import scoped
-from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
-from dpfl.server.controls import corrections, fresh, renewed
+from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
+from dpfl.server.kept import Kept
 from dpfl.server.steps import Facts, Seen, Situation
+
+PAST_NOISE = "past noise"
+"""What the server remembers of the noise that later rounds take back; as secret as the seed."""
 
 
 @dataclass
@@ -36,11 +41,12 @@ class State:
     round: int = 0
     tau: int = 0
     iterations: int = 0
+    shown: int = 0
     bytes: int = 0
     seconds: float = 0.0
     memory: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None
-    controls: Tensor | None = None
+    kept: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -64,16 +70,18 @@ class Coordinator:
         state: State,
         randomness: Randomness,
         probe: Callable[[Order], list[Reply]],
+        validate: Callable[[Tensor], float],
     ) -> None:
         self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
         self.stopped_by = ""
         self.lost: list[str] = []
-        self._randomness, self._probe = randomness, probe
+        self._randomness, self._probe, self._validate = randomness, probe, validate
         self._weights = algorithm.weights.of(federated.declared) if state.weights is None else state.weights
         self._facts = _facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
         self._cohort: tuple[int, ...] = ()
         self._taken = 0
+        self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
     def next_order(self) -> Order | None:
         """1: the cohort and tau, inside every budget; None is the end."""
@@ -82,33 +90,57 @@ class Coordinator:
             return None
         self._find_weights()
         self._find_public_clip()
+        self._follow_schedule()
         steps = self._steps()
         rng = self._randomness.generator("cohort", state.round)
-        drawn = state.clients.sampling.draw(len(self.federated.declared), rng)
-        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or state.remaining[client] > 0)
+        drawn = state.clients.sampling.draw(len(self.federated.declared), rng, state.round)
+        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
         traffic = self._traffic(self.clients_shown)
         if self.budget.bytes is not None and state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return None
         state.bytes += traffic
         self._taken = steps
+        self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
 
     def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | None = None) -> Order:
-        state, planned = self.state, self.budget.rounds
-        horizon = self.algorithm.steps.total(planned) - state.iterations if planned else 0
+        state = self.state
         task = Task(
-            state.round, 0, steps, self.algorithm.local, release, state.samples, max(horizon, 0),
-            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey,
+            state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
+            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey, slope=self._extra > 0,
         )  # fmt: skip
         tasks = tuple(replace(task, client=client) for client in clients)
-        added = corrections(self._controls(), tuple(clients)) if self.algorithm.controls and not survey else {}
-        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), added)
+        keeping = self.algorithm.kept
+        sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), sent)
 
-    def _controls(self) -> Tensor:
-        if self.state.controls is None:
-            self.state.controls = fresh(len(self.federated.declared), self.federated.layout.trainable)
-        return self.state.controls
+    @property
+    def _left_to_plan(self) -> int:
+        """How many releases of the present kind are still to come; 0 where that is not known."""
+        if self.budget.rounds is None or self.algorithm.schedule:
+            return 0
+        return max(self.algorithm.releases_in(self.budget.rounds) - self.releases, 0)
+
+    def _kept(self, keeping: Kept) -> Tensor:
+        if self.state.kept is None:
+            self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
+        return self.state.kept
+
+    @property
+    def _extra(self) -> int:
+        return self.algorithm.steps.extra
+
+    def _left(self, account: int) -> int:
+        """Releases that an account leaves for steps."""
+        return self.state.remaining[account] - self._extra
+
+    @property
+    def releases(self) -> int:
+        """How many of its private releases the run has made."""
+        if self.algorithm.scale == "step":
+            return self.state.iterations + self._extra * self.state.round
+        return self.algorithm.releases_in(self.state.round)
 
     @property
     def clients_shown(self) -> int:
@@ -120,8 +152,9 @@ class Coordinator:
     def _steps(self) -> int:
         """tau, inside what privacy leaves to the client that has least."""
         state, each = self.state, self.algorithm.scale == "step"
-        left = min((left for left in state.remaining if left > 0), default=MOST) if each else MOST
-        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory)
+        lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
+        left = min((left for left in lefts if left > 0), default=MOST)
+        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
         return min(self.algorithm.steps.next(now), left)
 
     def _out_of_time(self) -> bool:
@@ -133,7 +166,7 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _out_of_privacy(self) -> bool:
-        if self.algorithm.unit != "none" and not any(left > 0 for left in self.state.remaining):
+        if self.algorithm.unit != "none" and not any(self._left(account) > 0 for account in range(len(self.state.remaining))):
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
@@ -150,6 +183,28 @@ class Coordinator:
         answers = {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
         self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+
+    def _ask_public(self, steps: int) -> None:
+        """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
+        if not self.algorithm.steps.asks_public or self.state.samples is None:
+            return
+        order = self._order(self.federated.public, steps, self.state.clients)
+        bare = replace(self.state.samples, noise=None)
+        tasks = tuple(replace(task, samples=bare, raw=True, slope=False) for task in order.tasks)
+        replies = self._probe(replace(order, tasks=tasks))
+        self._public = {reply.client: reply.raw for reply in replies if reply.raw is not None}
+
+    def _follow_schedule(self) -> None:
+        """The release of this round, where it changes from round to round."""
+        schedule, first, state = self.algorithm.schedule, self.algorithm.release, self.state
+        if schedule is None or first is None:
+            return
+        release = schedule.now(first, state.round, state.memory)
+        if self.algorithm.scale == "step":
+            state.samples = release
+        else:
+            state.clients = release
+        self._facts = _facts(self.algorithm, self.budget, self.federated, state, self._weights)
 
     def _find_public_clip(self) -> None:
         """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
@@ -169,27 +224,44 @@ class Coordinator:
         if self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             randomness = self._debit_federation(total, sum(reply.inside for reply in good))
-            rng = randomness.generator("server noise", state.round)
-            declared = self.federated.declared
-            usual = self.algorithm.weights.usual(declared)
-            update = noisy_mean(total, len(good), len(declared), usual, state.clients, rng)
+            update = self._noisy(total, len(good), randomness).div_(self._divisor)
             self._adapt_quantile(good, randomness)
         else:
             update = mean(good, self._weights, size)
-            self._learn(good)
-        state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update)
+        sent = state.vector
+        rng = self._randomness.generator("noise on the way down", state.round)
+        state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update, rng)
         self._keep_variances_positive()
+        if self.algorithm.scale != "round":
+            self._learn(good, sent)
 
-    def _learn(self, good: Sequence[Reply]) -> None:
-        """What the step policy takes from the round: released updates, and raw values where it asks for them."""
+    @property
+    def _divisor(self) -> float:
+        """Fixed before the draw: the expected cohort, times the mean weight as far as it is public."""
+        declared = self.federated.declared
+        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(declared)
+
+    def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
+        state, rng = self.state, randomness.generator("server noise", self.state.round)
+        noise = state.clients.noise
+        if not isinstance(noise, BandedNoise):
+            return noisy_sum(total, replies, state.clients, rng)
+        past = state.memory.get(PAST_NOISE, total.new_empty(0, len(total)))
+        noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
+        return noisy
+
+    def _learn(self, good: Sequence[Reply], sent: Tensor) -> None:
+        """What is taken from the round for the next: released updates, and raw values where the step policy asks for them."""
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
         raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
-        if self.algorithm.controls:
-            self.state.controls = renewed(self._controls(), updates, self._taken, self._facts.rate)
-        seen = Seen(self._facts, self.state.round, self._taken, self.state.vector, updates, raw)
-        self.state.memory = self.algorithm.steps.learn(seen, self.state.memory)
+        seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public), self.state.memory
+        if keeping := self.algorithm.kept:
+            self.state.kept = keeping.renewed(self._kept(keeping), seen)
+        self.state.memory = self.algorithm.steps.learn(seen, memory)
+        if self.algorithm.schedule:
+            self.state.memory |= self.algorithm.schedule.learn(seen, lambda: self._validate(self.state.vector), memory)
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
         """Refusals and failures cost their own reply; a client whose loss is not a number ends the run."""
@@ -222,9 +294,10 @@ class Coordinator:
         name = f"{_digest(state.vector, total)}-{inside}"
         fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
+        if state.clients.whole_run:
+            entry = f"{self.federated.run}/all rounds"
         event = state.clients.event(len(self.federated.declared))
-        planned = self.budget.rounds - state.round if self.budget.rounds else 0
-        ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, planned)
+        ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, self._left_to_plan)
         return scoped(self._randomness, name)
 
     def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
@@ -246,11 +319,12 @@ class Coordinator:
         """4: count what the round used."""
         state = self.state
         if self.algorithm.own_accounts:
-            releases = steps if self.algorithm.scale == "step" else 1
+            releases = steps + self._extra if self.algorithm.scale == "step" else 1
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
-        elif self.algorithm.scale == "round":
+        elif self.algorithm.scale == "round" and not self.algorithm.clients.whole_run:
             state.remaining[0] -= 1
+        state.shown = self.clients_shown
         state.round += 1
         state.tau = steps
         state.iterations += steps
@@ -259,7 +333,8 @@ class Coordinator:
 def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
     samples = state.samples
     batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
-    multiplier, clip = (samples.multiplier, samples.clip.level) if samples else (0.0, 0.0)
+    clip = samples.clip.level if samples else 0.0
+    multiplier = samples.deviation() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
     return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)

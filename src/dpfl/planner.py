@@ -8,6 +8,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
+from dpfl.privacy.events import Spent, add_all
 from dpfl.privacy.noise import Planned
 
 
@@ -62,8 +63,9 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
     count = algorithm.releases_in(budget.rounds)
     claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
-    chosen = proving(claimed or by or default_for(release.sampling.event(1.0, population)))
-    z = noise_for(
-        lambda z: algorithm.before | {release.sampling.event(z, population): count}, budget.epsilon, budget.delta, chosen
-    )
-    return algorithm.with_noise(z)
+    chosen = accountant(claimed) if claimed else proving(by or default_for(release.sampling.event(1.0, population)))
+
+    def plan(z: float) -> Spent:
+        return add_all(algorithm.before, algorithm.with_noise(z).stated(count, population))
+
+    return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))

@@ -18,11 +18,13 @@ from torch import nn
 from dpfl.accounts import Accounts, Meter
 from dpfl.algorithms import Algorithm
 from dpfl.client.node import Buildable, Site
+from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.coordinator import Coordinator, Federated, State
 from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
+from dpfl.models.flat import evaluating
 from dpfl.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
@@ -67,7 +69,8 @@ def prepare(
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
-    algorithm = with_planned_noise(algorithm.fitted(flat.layout), budget, len(federation.sizes), accountant)
+    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
@@ -93,11 +96,11 @@ def prepare(
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     central = accounts.open(accounts.paths()[0]) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, lambda v: recorder.evaluate(v)[1])
     notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 
@@ -119,10 +122,15 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+    if algorithm.local.objective != CrossEntropy():
+        with evaluating(model.module):
+            final_layer(model, federation.train.x[:1])
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
+    if algorithm.steps.asks_public and not federation.public:
+        raise DpflError("Estimates from public data need public clients: set data.public_clients.")
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:

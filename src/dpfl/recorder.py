@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from dpfl.accounts import Meter
-from dpfl.client.task import Order
-from dpfl.coordinator import Coordinator
+from dpfl.coordinator import PAST_NOISE, Coordinator
 from dpfl.data import Dataset
 from dpfl.models import FlatModel, evaluate
 from dpfl.runs import Metrics, Row, RunFolder
@@ -41,34 +42,44 @@ class Recorder:
     every: int
     progress: Progress
 
-    def close_round(self, coordinator: Coordinator, order: Order) -> None:
-        """The checkpoint comes last: a crash before it makes the round again, with the same noise and no second debit."""
+    def close_round(self, coordinator: Coordinator) -> None:
+        """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
+        self.folder.save_checkpoint(coordinator.state)
+        self._show(coordinator)
+
+    def catch_up(self, coordinator: Coordinator) -> None:
+        """The round of the checkpoint, where a crash came before it was shown."""
+        if coordinator.state.round > self.metrics.last_round():
+            self._show(coordinator)
+
+    def _show(self, coordinator: Coordinator) -> None:
         state = coordinator.state
-        accuracy, loss = self.evaluate(coordinator) if state.round % self.every == 0 else (None, None)
-        releases = state.iterations if coordinator.algorithm.scale == "step" else state.round
-        clip = state.clients.clip.level if coordinator.algorithm.scale == "round" else None
+        accuracy, loss = self.evaluate(state.vector) if state.round % self.every == 0 else (None, None)
+        adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
+        release = state.clients if coordinator.algorithm.scale == "round" else state.samples
         row = Row(
             round=state.round,
-            steps=order.steps,
+            steps=state.tau,
             iterations=state.iterations,
-            clients=coordinator.clients_shown,
+            clients=state.shown,
             accuracy=accuracy,
             loss=loss,
-            epsilon=self.meter.at_most(releases) if self.meter else None,
-            clip=clip,
+            epsilon=self.meter.at_most(coordinator.releases) if self.meter else None,
+            clip=release.clip.level if adapts and release else None,
             bytes=state.bytes,
             seconds=state.seconds,
         )
         self.metrics.add(row)
-        self.folder.save_checkpoint(state)
         self.progress.tell(row)
 
-    def evaluate(self, coordinator: Coordinator) -> tuple[float, float]:
-        self.model.load(coordinator.state.vector)
+    def evaluate(self, vector: Tensor) -> tuple[float, float]:
+        self.model.load(vector)
         return evaluate(self.model, self.test.x, self.test.y)
 
-    def finish(self, accuracy: float, loss: float, epsilon: float | None) -> list[Row]:
-        """The last row gets the final figures."""
+    def finish(self, coordinator: Coordinator, accuracy: float, loss: float, epsilon: float | None) -> list[Row]:
+        """The last row gets the final figures; what the server had to remember of its noise is forgotten."""
+        if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
+            self.folder.save_checkpoint(coordinator.state)
         rows = self.metrics.rows()
         if rows:
             rows[-1] = replace(rows[-1], accuracy=accuracy, loss=loss, epsilon=epsilon)

@@ -111,7 +111,7 @@ class RunFolder:
 
     def save_checkpoint(self, state: State) -> None:
         tensors = {"vector": state.vector, "velocity": state.velocity}
-        kept = {"weights": state.weights, "controls": state.controls}
+        kept = {"weights": state.weights, "kept": state.kept}
         tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
         tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -137,7 +137,7 @@ class RunFolder:
                 raise ValueError("it belongs to another model")
             memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
             state = _state(fresh, vector, velocity, numbers)
-            return replace(state, memory=memory, weights=tensors.get("weights"), controls=tensors.get("controls"))
+            return replace(state, memory=memory, weights=tensors.get("weights"), kept=tensors.get("kept"))
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."
@@ -159,6 +159,7 @@ def _numbers(state: State) -> dict[str, Any]:
         "round": state.round,
         "tau": state.tau,
         "iterations": state.iterations,
+        "shown": state.shown,
         "bytes": state.bytes,
         "seconds": state.seconds,
         "remaining": state.remaining,
@@ -171,7 +172,7 @@ def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str,
     return State(
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
         [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
-        int(numbers["bytes"]), float(numbers["seconds"]),
+        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]),
     )  # fmt: skip
 
 
@@ -207,6 +208,10 @@ class Metrics:
     def forget_after(self, round: int) -> None:
         """Rounds that were begun before a crash and are made again."""
         self._connection.execute("DELETE FROM rounds WHERE round > ?", (round,))
+
+    def last_round(self) -> int:
+        """0 where there is none."""
+        return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
 
     def rows(self) -> list[Row]:
         names = ", ".join(COLUMNS)

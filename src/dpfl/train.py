@@ -90,6 +90,7 @@ def train(
 
 def run_rounds(job: Job) -> None:
     coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
+    recorder.catch_up(coordinator)
     while (order := coordinator.next_order()) is not None:
         # A second thread of this process would take its time from the workers, and wait for them in a loop.
         with one_thread():
@@ -100,15 +101,15 @@ def run_rounds(job: Job) -> None:
                 coordinator.stopped_by = "epsilon"
                 break
         coordinator.close_round(order.steps)
-        recorder.close_round(coordinator, order)
+        recorder.close_round(coordinator)
 
 
 def finish(job: Job) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
-    accuracy, loss = job.recorder.evaluate(job.coordinator)
+    accuracy, loss = job.recorder.evaluate(state.vector)
     privacy = job.accounts.statement(job.randomness)
-    history = job.recorder.finish(accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
+    history = job.recorder.finish(job.coordinator, accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
     model: FlatModel = job.recorder.model
     result = Result(
         run=job.run,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,23 +23,17 @@ from dpfl.algorithms import (
     fedprox,
     from_name,
     ldp_fl,
+    moon,
+    pe_dpfl,
     scaffold,
 )
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger, accountant
-from dpfl.recorder import Silent
+from dpfl.privacy import accountant
+from tests.conftest import StopsAfter, ledger_of
 
 Train = Callable[..., dpfl.Result]
 CHANCE = 0.1
-
-
-def ledger_of(result: dpfl.Result, name: str) -> dict[Any, int]:
-    ledger = Ledger.read(result.folder / "ledger" / f"{name}.sqlite")
-    try:
-        return ledger.spent()
-    finally:
-        ledger.close()
 
 
 UNPROTECTED = {
@@ -52,6 +45,8 @@ UNPROTECTED = {
     "ce-fedavg, difference": ce_fedavg(tau=8, clip=2.0),
     "ce-fedavg, model": ce_fedavg(tau=8, clip=8.0, clipping="model"),
     "fedprox": fedprox(tau=5, prox=0.1),
+    "moon": moon(tau=5),
+    "moon, a cohort": moon(tau=5, cohort=2, mu=5.0),
     "scaffold": scaffold(tau=5),
     "scaffold, a cohort": scaffold(tau=5, cohort=2),
 }
@@ -310,8 +305,8 @@ def test_an_unknown_word_is_answered_with_the_nearest(system: str, options: dict
 def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
     algorithm = from_name(name)
     assert algorithm.name == name
-    units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "scaffold"), "none")
-    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl"), "client")
+    units = dict.fromkeys(("fedavg", "ce-fedavg", "fedprox", "moon", "scaffold"), "none")
+    units |= dict.fromkeys(("dp-fedavg", "dp-fedavg-wav", "ldp-fl", "nbafl", "pe-dpfl", "dp-ftrl", "dyn-dp-fedavg"), "client")
     assert algorithm.unit == units.get(name, "sample")
     assert algorithm.variant == "sound"
 
@@ -327,6 +322,11 @@ def test_a_name_alone_gives_the_system_with_its_defaults(name: str) -> None:
         (lambda: fedavg_dp(noise_multiplier=0.0), "noise multiplier"),
         (lambda: fedavg(tau=0), "tau"),
         (lambda: ce_fedavg(rate=0.0), "learning rate"),
+        (lambda: moon(temperature=0.0), "temperature"),
+        (lambda: moon(mu=-1.0), "mu"),
+        (lambda: moon(mu=math.nan), "mu"),
+        (lambda: pe_dpfl(share=-0.5), "share"),
+        (lambda: pe_dpfl(perturbation=-0.1), "deviation"),
     ],
 )
 def test_parts_that_do_not_fit_together_are_refused_with_a_sentence(make: Callable[[], Algorithm], sentence: str) -> None:
@@ -351,6 +351,15 @@ def test_what_would_fail_in_the_first_round_is_refused_before_anything_is_writte
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("algorithm", [moon(), pe_dpfl(noise_multiplier=1.0)])
+def test_a_model_without_a_last_linear_layer_is_refused_before_anything_is_written(
+    train: Train, federation: Federation, tmp_path: Path, algorithm: Algorithm
+) -> None:
+    with pytest.raises(DpflError, match=r"end it with nn\.Linear"):
+        train(federation, algorithm, rounds=1, model=nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.LogSoftmax(1)))
+    assert not (tmp_path / "run").exists()
+
+
 def test_training_that_overflows_everywhere_is_an_error_and_not_a_finished_run(train: Train, federation: Federation) -> None:
     with pytest.raises(DpflError):
         train(federation, fedavg(tau=3, rate=1e30), rounds=3)
@@ -362,59 +371,6 @@ def test_a_last_batch_of_one_image_does_not_lose_a_client_with_batch_norm(train:
     assert not result.lost
 
 
-COMBINED = {
-    "ali's steps with haar noise": {"steps": "ali", "clipping": "haar", "haar_weights": "orthonormal"},
-    "als's steps, a pull": {"steps": "als", "prox": 0.1},
-    "hellinger weights, controls": {"weights": "similarity", "controls": True, "tau": 2},
-    "haar noise, adam": {
-        "clipping": "haar",
-        "haar_weights": "orthonormal",
-        "optimiser": "adam",
-        "rate": 0.01,
-        "noise_multiplier": 0.8,
-    },
-    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size"},
-    "a round, quantile, momentum": {
-        "where": "round",
-        "clipping": "quantile",
-        "tau": 5,
-        "noise_multiplier": 0.1,
-        "server_momentum": 0.5,
-    },
-    "a round, hellinger weights": {"where": "round", "weights": "similarity", "tau": 5, "rate": 0.2},
-    "nothing, a pull and controls": {"where": "none", "prox": 0.1, "controls": True, "tau": 5, "rate": 0.1},
-}
-
-
-@pytest.mark.parametrize("name", COMBINED)
-def test_parts_combine_and_learn(train: Train, federation: Federation, name: str) -> None:
-    noise = {"round": 0.1, "uploads": 0.01}.get(str(COMBINED[name].get("where")), 0.8)
-    options = {"sampling_rate": 0.3, "rate": 0.7, "noise_multiplier": noise} | COMBINED[name]
-    algorithm = from_name("custom", **options)
-    result = train(federation, algorithm, rounds=8, accountant="rdp")
-    assert result.accuracy > 0.3
-    assert result.privacy.unit == algorithm.unit
-    assert (result.privacy.proven < math.inf) == (algorithm.unit != "none")
-    assert result.privacy.claimed is None
-
-
-REFUSED = {
-    "histogram must be a positive number": {"weights": "similarity", "histogram_noise": 0.0},
-    "noise on samples": {"where": "round", "steps": "ali", "noise_multiplier": 1.0},
-    "plain SGD only": {"steps": "als", "optimiser": "adam", "noise_multiplier": 1.0},
-    "give a noise_multiplier": {"steps": "ali"},
-    "Control variates": {"where": "round", "controls": True, "noise_multiplier": 1.0},
-    "where = 'round'": {"clipping": "quantile"},
-    "did you mean": {"where": "step"},
-}
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-def test_a_combination_without_a_proof_is_refused_with_the_reason(reason: str) -> None:
-    with pytest.raises(DpflError, match=reason):
-        from_name("custom", **REFUSED[reason])
-
-
 def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crowd: Federation) -> None:
     result = train(crowd, ldp_fl(noise_multiplier=0.02, clip=1.0, tau=8), rounds=6, accountant="rdp")
     assert result.accuracy > 0.3
@@ -424,6 +380,26 @@ def test_ldp_fl_protects_whole_clients_from_their_own_ledgers(train: Train, crow
     assert len(statement.per_client) == 20
     assert ledger_of(result, "client-00003") == {dp.GaussianDpEvent(0.02): 6}
     assert statement.proven == pytest.approx(accountant("rdp").epsilon({dp.GaussianDpEvent(0.02): 6}, 1e-5))
+
+
+def test_pe_dpfl_states_what_ldp_fl_states(train: Train, crowd: Federation) -> None:
+    options = {"noise_multiplier": 0.02, "clip": 1.0, "tau": 8}
+    perturbed = train(crowd, pe_dpfl(**options), rounds=6, accountant="rdp")
+    plain = train(crowd, ldp_fl(**options), rounds=6, accountant="rdp", out="plain")
+    assert perturbed.accuracy > 0.3
+    assert perturbed.model_sha256 != plain.model_sha256
+    assert ledger_of(perturbed, "client-00003") == {dp.GaussianDpEvent(0.02): 6}
+    assert perturbed.privacy.to_dict() == plain.privacy.to_dict()
+
+
+def test_pe_dpfl_plans_noise_that_stays_inside_epsilon_and_resumes(train: Train, federation: Federation) -> None:
+    result = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp")
+    assert result.rounds == 3
+    assert 2.9 < result.privacy.proven <= 3.0
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", progress=StopsAfter(1))
+    resumed = train(federation, pe_dpfl(), epsilon=3.0, rounds=3, accountant="rdp", out="broken", resume=True)
+    assert (resumed.model_sha256, resumed.privacy.proven) == (result.model_sha256, result.privacy.proven)
 
 
 def test_clients_that_are_drawn_cannot_pay_themselves(train: Train) -> None:
@@ -440,8 +416,16 @@ def test_ldp_fl_stops_when_its_clients_have_nothing_left(train: Train, crowd: Fe
     assert accountant("rdp").epsilon({event: result.rounds + 1}, 1e-5) > 2.0
 
 
-@pytest.mark.parametrize("algorithm", [dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3), scaffold(tau=2, cohort=3)])
-def test_controls_are_the_same_on_workers_and_after_a_resume(
+KEEPING = {
+    "dp-scaffold": dp_scaffold(tau=2, noise_multiplier=1.0, rate=0.3),
+    "scaffold": scaffold(tau=2, cohort=3),
+    "moon": moon(tau=2, cohort=3, mu=5.0),
+    "a contrast and noisy uploads": from_name("custom", where="uploads", objective="contrastive", noise_multiplier=1.0),
+}
+
+
+@pytest.mark.parametrize("algorithm", KEEPING.values(), ids=list(KEEPING))
+def test_what_is_kept_for_clients_is_the_same_on_workers_and_after_a_resume(
     train: Train, federation: Federation, algorithm: Algorithm
 ) -> None:
     whole = train(federation, algorithm, rounds=5, accountant="rdp", delta=1e-5)
@@ -460,25 +444,16 @@ def test_controls_need_single_updates_of_plain_sgd() -> None:
         replace(fedavg(optimiser="adam"), controls=True)
 
 
-class StopsAfter(Silent):
-    def __init__(self, round: int) -> None:
-        self.round = round
+def test_moon_without_its_term_is_fedavg_and_with_it_is_not(train: Train, federation: Federation) -> None:
+    plain = train(federation, fedavg(tau=4), rounds=4)
+    without = train(federation, moon(tau=4, mu=0.0), rounds=4, out="without")
+    first = train(federation, moon(tau=4, mu=5.0), rounds=1, out="first")
+    with_it = train(federation, moon(tau=4, mu=5.0), rounds=4, out="with")
+    assert apart(without, plain) < 1e-5
+    assert apart(with_it, plain) > 1e-3
+    assert apart(first, train(federation, fedavg(tau=4), rounds=1, out="one")) < 1e-5, "no last model, no pull"
 
-    def tell(self, row: Any) -> None:
-        if row.round == self.round:
-            raise KeyboardInterrupt
 
-
-def test_hellinger_weights_of_a_round_move_nobody_else_and_cost_no_more(train: Train, federation: Federation) -> None:
-    """A weight is made of its own client's labels, at most 1, and the divisor is public: the sum is as sensitive as before."""
-    algorithm = from_name("custom", where="round", weights="similarity", noise_multiplier=1.0, clip=0.5)
-    answers = {client: np.array([client + 1.0, 2.0, 0.0]) for client in range(4)}
-    weights = algorithm.weights.of([10] * 4, answers)
-    without = algorithm.weights.of([10] * 4, {client: answers[client] for client in (0, 1, 3)})
-    assert torch.equal(weights[[0, 1, 3]], without[[0, 1, 3]])
-    assert float(weights.max()) <= 1
-    assert algorithm.weights.usual([10] * 4) == 1.0
-    result = train(federation, algorithm, rounds=2, accountant="rdp")
-    assert result.privacy.unit == "client"
-    assert ledger_of(result, "federation") == {dp.GaussianDpEvent(1.0): 2}
-    assert not list((result.folder / "ledger").glob("client-*"))
+def apart(one: dpfl.Result, other: dpfl.Result) -> float:
+    vectors = [torch.cat([p.detach().flatten() for p in result.module.parameters()]) for result in (one, other)]
+    return float((vectors[0] - vectors[1]).abs().max())

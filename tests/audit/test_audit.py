@@ -47,11 +47,8 @@ def test_a_leak_refutes_whatever_the_figures(build) -> None:
 def test_the_bounds_of_an_audit_share_what_may_go_wrong() -> None:
     games = ["one release", "leaks", "whole run", "one run"]
     findings = audit(fedavg_dp(noise_multiplier=1.0), trials=200, runs=100, rounds=1, canaries=100, games=games).findings
-    assert [finding.confidence for finding in findings] == [
-        pytest.approx(1 - 0.05 / 3),
-        1.0,
-        *[pytest.approx(1 - 0.05 / 3)] * 2,
-    ]
+    each = pytest.approx(1 - 0.05 / 3)
+    assert [finding.confidence for finding in findings] == [each, 1.0, each, each]
 
 
 def test_a_game_that_cannot_be_played_says_why() -> None:
@@ -86,7 +83,6 @@ def test_a_user_error_is_a_sentence() -> None:
 def test_an_own_algorithm_is_audited_like_any_other() -> None:
     own = replace(dp_sgd_wav("published", noise_multiplier=1.0), name="own")
     assert audit(own, trials=2000, games=["one release"]).verdict == "refuted"
-    drawn = replace(
-        fedavg_dp(noise_multiplier=1.0), samples=replace(fedavg_dp(noise_multiplier=1.0).samples, sampling=FixedSize(4))
-    )
+    plain = fedavg_dp(noise_multiplier=1.0)
+    drawn = replace(plain, samples=replace(plain.samples, sampling=FixedSize(4)))
     assert audit(drawn, trials=1000, runs=100, rounds=2, games=["one release", "whole run"]).verdict == "consistent"

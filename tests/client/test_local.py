@@ -10,11 +10,13 @@ from torch import Tensor, nn
 
 from dpfl.client.gradients import ClippedGradients
 from dpfl.client.holdings import Holdings
-from dpfl.client.local import plain_steps, private_steps, shuffled
+from dpfl.client.local import clipped_sum, plain_steps, private_steps, shuffled
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
+from dpfl.privacy.haar import whole
+from dpfl.privacy.haar_release import HaarClip
 from dpfl.privacy.noise import gaussian_vector
 
 FEATURES, CLASSES = 12, 4
@@ -216,3 +218,16 @@ def test_shuffled_batches_never_repeat_an_image_within_an_epoch(size: int, batch
         parts = max(1, size // batch if size % batch == 1 else math.ceil(size / batch))
         epoch = torch.cat([next(batches) for _ in range(parts)])
         assert sorted(epoch.tolist()) == list(range(size))
+
+
+@pytest.mark.parametrize("weights", ["paper", "orthonormal"])
+def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_weighted_norm(weights: str) -> None:
+    model, level = FlatModel(network()), 0.1
+    size = model.layout.trainable
+    clip = HaarClip(level, weights=weights).fitted([size])
+    gradients = ClippedGradients(model, clip.groups(model.layout.names))
+    x, y = images(20, scale=30.0)
+    everyone, without = clipped_sum(gradients, clip, x, y), clipped_sum(gradients, clip, x[:-1], y[:-1])
+    haar = whole(size)
+    distance = float(haar.weighted_norm((everyone - without)[None], haar.weights(weights)))
+    assert 0.99 * level < distance <= level

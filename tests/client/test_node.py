@@ -1,6 +1,6 @@
 import math
 import sqlite3
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client.node import Node, Site, ledger_path
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local, Reply, Task
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import (
+    All,
     FixedSize,
     Flat,
     Gaussian,
@@ -30,6 +32,7 @@ from dpfl.privacy import (
     accountant,
 )
 from dpfl.privacy.clip import Model
+from dpfl.privacy.release import Upload
 
 FEATURES, CLASSES, IMAGES = 12, 4, 60
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
@@ -95,20 +98,25 @@ class Collapses(Watcher):
 
 
 def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Between the owner's consent and the flush to disk: half a second, and `then`."""
-    debit = Ledger.debit
+    """Between the owner's consent and the flush to disk: as long as training takes, and `then`."""
+    debit, await_, trained = Ledger.debit, Node._await, threading.Event()
+
+    def awaited(self: Node, *values: Any) -> None:
+        trained.set()
+        await_(self, *values)
 
     def slowly(self: Ledger, *values: Any) -> None:
         *most, allowed = values
 
         def consent() -> None:
             allowed()
-            time.sleep(0.5)
+            assert trained.wait(timeout=60)
             then()
 
         debit(self, *most, consent)
 
     monkeypatch.setattr(Ledger, "debit", slowly)
+    monkeypatch.setattr(Node, "_await", awaited)
 
 
 def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
@@ -387,3 +395,29 @@ def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path
             assert node.work(replace(PRIVATE, client=client, round=round), start(), "a").update is not None
     node.close()
     assert spent(tmp_path, 0) == spent(tmp_path, 1) == {EVENT: 4}
+
+
+@pytest.mark.parametrize("objective", [CrossEntropy(), Contrastive()])
+def test_another_vector_beside_the_model_is_another_release_with_noise_of_its_own(tmp_path: Path, objective: Objective) -> None:
+    """A correction of the gradients, or the client's own last model."""
+    upload = Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
+    task = replace(PLAIN, upload=upload, local=Local(SGD(0.5), objective=objective))
+    node = Node(site(tmp_path))
+    first, again, other = (node.work(task, start(), "a", start() + moved).update for moved in (0.1, 0.1, 0.2))
+    node.close()
+    assert torch.equal(first, again)
+    assert spent(tmp_path) == {upload.event(1): 2}
+    assert float((first - other).norm()) > 10, "what is clipped is at most 2 apart, so the noise differs"
+
+
+def test_a_last_model_is_compared_with_and_not_added_to_the_gradients(tmp_path: Path) -> None:
+    def update(mu: float, last: Tensor | None) -> Tensor:
+        node = Node(site(tmp_path))
+        found = node.work(replace(PLAIN, local=Local(SGD(0.5), objective=Contrastive(mu))), start(), "a", last).update
+        node.close()
+        assert found is not None
+        return found
+
+    last = torch.randn(len(start()), generator=torch.Generator().manual_seed(4))
+    assert torch.allclose(update(0.0, last), update(0.0, None), atol=1e-6)
+    assert float((update(1.0, last) - update(1.0, None)).norm()) > 1e-3

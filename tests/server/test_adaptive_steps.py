@@ -1,6 +1,7 @@
 """Step policies: tau from released values only in the sound ones, and the leak of the published ones."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,10 +114,52 @@ def test_a_policy_needs_a_number_of_rounds_and_known_estimates() -> None:
     endless = Facts(None, 0.5, 1.1, 1.0, D, (60.0,), (1.0,))
     with pytest.raises(DpflError, match=r"budget\.rounds"):
         Ali().next(Situation(endless, 10, 10))
-    with pytest.raises(DpflError, match="released or raw"):
+    with pytest.raises(DpflError, match="mu is released"):
         Ali(mu="guessed")
-    with pytest.raises(DpflError, match="released or raw"):
+    with pytest.raises(DpflError, match="estimates is released"):
         Als(estimates="guessed")
+    with pytest.raises(DpflError, match="gamma is raw"):
+        Ali(gamma="guessed")
+
+
+def test_the_whole_budget_is_used_up_by_the_last_round() -> None:
+    policy, left, taus = Ali(whole_budget=True, gamma=0.0, mu=1.0), 157, []
+    for round in range(50):
+        tau = policy.next(Situation(FACTS, 157, left, 1, {}, round))
+        taus.append(tau)
+        left -= tau
+        if not left:
+            break
+    assert sum(taus) == 157
+    assert max(taus) - min(taus) <= 1
+    assert policy.next(Situation(FACTS, 500, 500, 1, {}, 0)) == 10
+    assert Ali(gamma=0.0, mu=1.0).next(Situation(FACTS, 500, 500, 1, {}, 0)) < 10
+
+
+def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
+    """Gamma as in the authors' code, |sum p_i (F_i(w_i) - F_i(w))|, and mu, from whoever is asked."""
+    seen = quadratic(0, 1, 0.3)[0]
+    asked = {7: {"losses": np.array(-0.4), "gradients": np.array(1.0), "distance": np.array(0.5)}}
+    asked |= {8: {"losses": np.array(-0.2), "gradients": np.array(3.0), "distance": np.array(0.5)}}
+    memory = Ali(gamma="public", mu="public").learn(replace(seen, public=asked), {})
+    assert float(memory["gamma"]) == pytest.approx(0.3)
+    assert float(memory["mu"]) == pytest.approx(4.0)
+    assert Ali(gamma="public").asks_public
+    assert not Ali(gamma="public").asks_raw
+    assert Ali(gamma="raw").asks_raw
+    assert Ali().next(now({})) == 1
+
+
+def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
+    seen = quadratic(0, 1, 0.3)[0]
+    raw = {client: {"slope": np.array(seen.facts.batches[client] * 2.0)} for client in seen.updates}
+    memory = Ali(mu="paid").learn(replace(seen, raw=raw), {})
+    p = ali_bounds.shares([seen.facts.weights[client] for client in seen.updates])
+    wanted = sum(share * 2.0 / float(update.norm()) for share, update in zip(p, seen.updates.values(), strict=True))
+    assert float(memory["mu"]) == pytest.approx(wanted)
+    assert (Ali(mu="paid").extra, Ali(mu="paid").total(7), Ali().extra) == (1, 707, 0)
+    negative = {client: {"slope": np.array(-5.0)} for client in seen.updates}
+    assert float(Ali(mu="paid").learn(replace(seen, raw=negative), {})["mu"]) == 0.0
 
 
 def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:

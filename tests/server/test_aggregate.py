@@ -11,7 +11,7 @@ from dpfl.client.task import Reply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.noise import gaussian_vector
-from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_mean, weighted_sum
+from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.weights import BySize, Uniform
 
 WIDE = 20_000
@@ -32,7 +32,8 @@ def release(expected: int, **options: object) -> Release:
 
 
 def noisy(replies: list[Reply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
-    return noisy_mean(weighted_sum(replies, weights, size), len(replies), len(weights), float(weights.mean()), plan, generator)
+    total = noisy_sum(weighted_sum(replies, weights, size), len(replies), plan, generator)
+    return total / (plan.sampling.expected(len(weights)) * float(weights.mean()))
 
 
 def within(deviation: Tensor, stated: float) -> bool:

@@ -47,7 +47,7 @@ def coordinator(
     vector = torch.zeros(SIZE)
     remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
     state = State(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
-    return Coordinator(algorithm, budget, federated, replace(state, **options), randomness, nobody)
+    return Coordinator(algorithm, budget, federated, replace(state, **options), randomness, nobody, lambda vector: 0.0)
 
 
 def good(*clients: int) -> list[Reply]:

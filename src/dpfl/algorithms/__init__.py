@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
+from dpfl.algorithms.adap_dp_fl import adap_dp_fl
 from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.ali_dpfl import ali_dpfl
 from dpfl.algorithms.als_dpfl import als_dpfl
@@ -15,13 +16,19 @@ from dpfl.algorithms.ce_fedavg import ce_fedavg
 from dpfl.algorithms.custom import custom
 from dpfl.algorithms.dp_fedavg import dp_fedavg
 from dpfl.algorithms.dp_fedavg_wav import dp_fedavg_wav
+from dpfl.algorithms.dp_ftrl import dp_ftrl
 from dpfl.algorithms.dp_sgd_wav import dp_sgd_wav
+from dpfl.algorithms.dyn_dp_fedavg import dyn_dp_fedavg
+from dpfl.algorithms.dyn_dp_sgd import dyn_dp_sgd
 from dpfl.algorithms.fedavg import fedavg
 from dpfl.algorithms.fedavg_dp import fedavg_dp
 from dpfl.algorithms.fedprox import fedprox
 from dpfl.algorithms.hw_dpfl import hw_dpfl
 from dpfl.algorithms.ldp_fl import ldp_fl
+from dpfl.algorithms.moon import moon
+from dpfl.algorithms.nbafl import nbafl
 from dpfl.algorithms.options import choose, nearest
+from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
 
@@ -36,9 +43,16 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedavg-dp": fedavg_dp,
     "hw-dpfl": hw_dpfl,
     "fedprox": fedprox,
+    "moon": moon,
     "scaffold": scaffold,
     "dp-scaffold": dp_scaffold,
     "ldp-fl": ldp_fl,
+    "nbafl": nbafl,
+    "dp-ftrl": dp_ftrl,
+    "adap-dp-fl": adap_dp_fl,
+    "dyn-dp-sgd": dyn_dp_sgd,
+    "dyn-dp-fedavg": dyn_dp_fedavg,
+    "pe-dpfl": pe_dpfl,
     "custom": custom,
 }
 
@@ -65,20 +79,27 @@ __all__ = [
     "ALGORITHMS",
     "Algorithm",
     "Claim",
+    "adap_dp_fl",
     "ali_dpfl",
     "als_dpfl",
     "ce_fedavg",
     "custom",
     "dp_fedavg",
     "dp_fedavg_wav",
+    "dp_ftrl",
     "dp_scaffold",
     "dp_sgd_wav",
+    "dyn_dp_fedavg",
+    "dyn_dp_sgd",
     "fedavg",
     "fedavg_dp",
     "fedprox",
     "from_name",
     "hw_dpfl",
     "ldp_fl",
+    "moon",
+    "nbafl",
     "options_of",
+    "pe_dpfl",
     "scaffold",
 ]

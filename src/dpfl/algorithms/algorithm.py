@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.models import Layout
-from dpfl.privacy import Release, accountant
-from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy import Flat, PerLayer, Release, accountant
+from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.release import Upload
+from dpfl.server.kept import Controls, Kept, LastModels
+from dpfl.server.schedules import Schedule
 from dpfl.server.steps import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform, Weights
@@ -26,10 +29,11 @@ class Claim:
     accountant: str | None = None
     formula: Callable[[int], float] | None = None
 
-    def epsilon(self, releases: int, stated: Event, delta: float) -> float | None:
+    def epsilon(self, stated: Spent, delta: float) -> float | None:
+        """For releases as the paper counts them."""
         if self.formula:
-            return self.formula(releases)
-        return accountant(self.accountant).epsilon({stated: releases}, delta) if self.accountant else None
+            return self.formula(sum(stated.values()))
+        return accountant(self.accountant).epsilon(stated, delta) if self.accountant else None
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
-    those of SCAFFOLD.
+    those of SCAFFOLD. A `schedule` changes the private release from round to round.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Algorithm:
     leaks: tuple[str, ...] = ()
     uploads: Upload | None = None
     controls: bool = False
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
@@ -61,12 +66,11 @@ class Algorithm:
             raise DpflError("Noise shared over clients needs uniform weights; weigh by size only with noise at the server.")
         if not isinstance(self.steps, Fixed):
             self._check_adaptive()
-        if self.weights.survey and self.weights.survey.trusted != (self.scale == "round"):
-            raise DpflError(
-                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
-            )
+        self._check_survey()
+        self._check_schedule()
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
+        self._check_objective()
         survey = self.weights.survey
         shown = survey and survey.multiplier is None and not survey.trusted
         exact = (self.steps.asks_raw, self.samples and self.samples.realised, shown)
@@ -75,6 +79,38 @@ class Algorithm:
         if self.variant == "sound" and self.leaks:
             raise DpflError(f"A sound system releases nothing without noise, but this one does: {'; '.join(self.leaks)}.")
 
+    def _check_survey(self) -> None:
+        survey = self.weights.survey
+        if survey and survey.trusted != (self.scale == "round"):
+            raise DpflError(
+                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
+            )
+        if survey and not survey.trusted and self.unit == "client":
+            raise DpflError(
+                "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly."
+            )
+
+    def _check_schedule(self) -> None:
+        if self.schedule is None:
+            return
+        release = self.release
+        if release is None or self.scale == "upload" or not isinstance(release.clip, Flat) or not isinstance(self.steps, Fixed):
+            raise DpflError("A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.")
+        if self.schedule.follows and self.scale != "step":
+            raise DpflError("A clip that follows the clients' noisy gradients needs noise in their steps.")
+
+    def _check_objective(self) -> None:
+        if self.samples and self.local.objective != CrossEntropy():
+            raise DpflError(
+                "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the "
+                "sum of a round, or nowhere."
+            )
+        if self.local.objective.needs_last and (self.controls or self.scale == "round"):
+            raise DpflError(
+                "A client's last model is read off its single update, in the place of a control; use this objective without "
+                "controls, and with noise at the clients or nowhere."
+            )
+
     def _check_adaptive(self) -> None:
         if self.scale != "step":
             raise DpflError("Adaptive steps go by the clients' noisy gradients; use them with noise on samples.")
@@ -82,6 +118,8 @@ class Algorithm:
             raise DpflError(
                 "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'."
             )
+        if self.steps.extra and not (self.samples and isinstance(self.samples.clip, (Flat, PerLayer))):
+            raise DpflError("A slope that is paid for has a proof for flat and per-layer clips; use one of them.")
         if self.samples and isinstance(self.samples.noise, Planned):
             raise DpflError(
                 "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1."
@@ -100,6 +138,13 @@ class Algorithm:
         """Whom the noise protects: one sample, one client (everything that it has), or nobody."""
         upload = self.uploads.protects if self.uploads else ""
         return {"step": "sample", "upload": upload, "round": "client", "none": "none"}[self.scale]
+
+    @property
+    def kept(self) -> Kept | None:
+        """What the server keeps for each client from round to round."""
+        if self.controls:
+            return Controls()
+        return LastModels() if self.local.objective.needs_last else None
 
     @property
     def own_accounts(self) -> bool:
@@ -124,10 +169,36 @@ class Algorithm:
         samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
         return replace(self, samples=samples, clients=self.clients.fitted(ends))
 
+    def over(self, rounds: int | None, population: int) -> Algorithm:
+        """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
+        if self.schedule is None and not self.clients.whole_run:
+            return self
+        if rounds is None:
+            raise DpflError("A release that changes from round to round is planned for all of them; give budget.rounds.")
+        schedule = self.schedule.over(rounds) if self.schedule else None
+        return replace(self, schedule=schedule, clients=self.clients.over(rounds, population))
+
     def event(self, population: int) -> Event:
         """What one release costs in truth: it has no guarantee where raw values come with it."""
         assert self.release is not None
         return gaussian(0.0) if self.steps.asks_raw else self.release.event(population)
+
+    def spending(self, releases: int, population: int) -> Spent:
+        """What so many releases cost, at most, from the first on."""
+        return {self.event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def stated(self, releases: int, population: int) -> Spent:
+        """What the paper counts them as."""
+        return {self.stated_event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def _scheduled(self, releases: int, population: int) -> Spent:
+        assert self.schedule is not None
+        assert self.release is not None
+        each, spent = self.releases_in(1), dict[Event, int]()
+        for number, made in enumerate(range(0, releases, each)):
+            event = self.schedule.least(self.release, number).event(population)
+            spent = add(spent, event, min(each, releases - made))
+        return spent
 
     @property
     def before(self) -> dict[Event, int]:
@@ -141,5 +212,7 @@ class Algorithm:
         return self.release.stated_event(population)
 
     def releases_in(self, rounds: int) -> int:
-        """How often the private release is made in this many rounds: every step, or once a round."""
+        """How often the private release is made in this many rounds: every step, once a round, or once for all of them."""
+        if self.clients.whole_run:
+            return min(rounds, 1)
         return self.steps.total(rounds) if self.scale == "step" else rounds

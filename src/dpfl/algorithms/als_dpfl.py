@@ -4,7 +4,8 @@ In every round tau is searched in [1, min(2 tau, 100)] for the least bound, with
 R_c) of the candidate. The paper's bound (13) is undefined in practice (its phi is far below 0 for any network), so the bound of
 Wang et al. 2019 stands in, with `phi` a number to choose: 5e-5 suits CNNs, 0.025 convex models.
 
-`sound` takes rho, beta and xi from released gradients, the energy of their noise removed. `published` has every client send a
+`sound` takes rho, beta and xi from released gradients, the energy of their noise removed, or from public clients
+(`estimates="public"`). `published` has every client send a
 loss, a gradient and their changes without noise: no epsilon holds. The paper gives no theorem; its figures are those of RDP
 with the classic conversion.
 """
@@ -25,6 +26,7 @@ CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, 
 def als_dpfl(
     variant: str = "sound",
     phi: float = 5e-5,
+    estimates: str | None = None,
     sampling_rate: float = 0.015,
     clip: float = 1.0,
     noise_multiplier: float = 1.1,
@@ -35,15 +37,16 @@ def als_dpfl(
 ) -> Algorithm:
     """tau steps of DP-SGD divided by a fixed batch, x <- sum_i p_i x_i, then tau <- argmin of the bound."""
     sound = choose("variant", variant, VARIANTS)
+    steps = Als(phi, estimates or ("released" if sound else "raw"))
     raw = ("rho, beta and a gradient of every client in every round, without noise: they decide tau",)
     return Algorithm(
         name="als-dpfl",
         local=Local(SGD(rate)),
-        steps=Als(phi, "released" if sound else "raw"),
+        steps=steps,
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=CLAIM,
-        leaks=() if sound else raw,
+        leaks=raw if steps.asks_raw else (),
     )

@@ -51,11 +51,9 @@ def guarantee(algorithm: Algorithm) -> str:
         return "nothing: no noise"
     if algorithm.leaks:
         return f"nothing: it sends {algorithm.leaks[0].partition(',')[0]} without noise"
-    where = {
-        "step": "in every step, at the client",
-        "upload": "on every upload, at the client",
-        "round": "on the sum, at the server",
-    }
+    where = WHERE[algorithm.scale]
+    if algorithm.variant == "published" and algorithm.schedule:
+        return f"less than it claims: noise {where}, counted by a limit theorem"
     if algorithm.variant == "published":
         return f"far less than it claims: noise {where}, for too small a sensitivity"
     return f"epsilon for one {algorithm.unit}: noise {where}"

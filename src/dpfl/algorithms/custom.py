@@ -1,4 +1,4 @@
-"""Own systems from parts by name: any steps with any noise, weights and pull, as long as there is a proof.
+"""Own systems from parts by name: any steps with any noise, weights, pull and objective, as long as there is a proof.
 
 `where` says what gets the noise: every gradient in the steps of a client ("steps"), a client's whole upload ("uploads"), the
 sum of a round ("round"), or nothing ("none"). What has no proof is refused with the reason. Nothing is claimed beyond what is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import choose, haar_noise_of, noise_of, poisson_cohort_of, weights_of
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, Perturbed
 from dpfl.client.optimisers import optimiser as optimiser_of
 from dpfl.client.task import Local
 from dpfl.errors import DpflError
@@ -45,6 +46,11 @@ def custom(
     optimiser: str = "sgd",
     batch_size: int = 64,
     prox: float = 0.0,
+    objective: str = "plain",
+    mu: float = 1.0,
+    temperature: float = 0.5,
+    share: float = 1.0,
+    perturbation: float = 0.1,
     controls: bool = False,
     weights: str = "size",
     histogram_noise: float = 10.0,
@@ -56,9 +62,10 @@ def custom(
     bound = _clip(clipping, clip, where, haar_weights, quantile, count_noise)
     noise = _noise(clipping, noise_multiplier, haar_weights)
     drawn = poisson_cohort_of(cohort)
+    loss = _objective(objective, mu, temperature, share, perturbation)
     return Algorithm(
         name="custom",
-        local=Local(optimiser_of(optimiser, rate), batch_size, prox),
+        local=Local(optimiser_of(optimiser, rate), batch_size, prox, loss),
         steps=_steps(steps, tau, gamma, phi),
         samples=Release(Poisson(sampling_rate), bound, noise) if where == "steps" else None,
         uploads=Upload(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
@@ -73,6 +80,15 @@ def custom(
 def _steps(name: str, tau: int, gamma: float, phi: float) -> Steps:
     parts: dict[str, Steps] = {"fixed": Fixed(tau), "ali": Ali(gamma=gamma), "als": Als(phi)}
     return choose("steps", name, parts)
+
+
+def _objective(name: str, mu: float, temperature: float, share: float, perturbation: float) -> Objective:
+    parts: dict[str, Objective] = {
+        "plain": CrossEntropy(),
+        "contrastive": Contrastive(mu, temperature),
+        "perturbed": Perturbed(share, perturbation),
+    }
+    return choose("objective", name, parts)
 
 
 def _clip(name: str, level: float, where: str, weights: str, quantile: float, count_noise: float) -> Clip:

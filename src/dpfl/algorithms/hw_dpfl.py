@@ -24,6 +24,7 @@ from dpfl.server.hellinger import KINDS
 from dpfl.server.steps import Fixed
 from dpfl.server.weights import Hellinger
 
+SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
 HISTOGRAM = "the label histogram of every client, without noise: it decides the weights"
 
 
@@ -64,6 +65,3 @@ def hw_dpfl(
         claim=Claim("Theorem 2 of the paper", formula=paper.claimed) if not sound else SOUND,
         leaks=() if sound else (HISTOGRAM,),
     )
-
-
-SOUND = Claim("nothing for this noise: the paper's theorem is for its own")

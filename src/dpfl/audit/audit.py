@@ -9,6 +9,7 @@ from pathlib import Path
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
 from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
+from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
@@ -43,7 +44,7 @@ def audit(
     if min(trials, runs, canaries) < 100 or rounds < 1:
         raise DpflError("An audit needs at least 100 trials, runs and canaries, and 1 round.")
     chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
-    made = ready(algorithm)
+    made = ready(algorithm, rounds)
     if made.release is None:
         return Report(made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise")
     shared = len([game for game in chosen if game in BOUNDING]) or 1
@@ -65,10 +66,13 @@ def _played(game: str, play: Callable[[Setting], Finding | str], setting: Settin
     return untestable(game, found) if isinstance(found, str) else found
 
 
-def ready(algorithm: Algorithm) -> Algorithm:
-    """With noise, where it was still to be planned."""
+def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
+    """With noise, where it was still to be planned, and for so many rounds, where it has to know them."""
     release = algorithm.release
-    return algorithm.with_noise(USUAL_NOISE) if release and isinstance(release.noise, Planned) else algorithm
+    if release is None:
+        return algorithm
+    made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Planned) else algorithm
+    return made.over(rounds, population_for(release))
 
 
 def with_finding(report: Report, finding: Finding) -> Report:

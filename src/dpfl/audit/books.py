@@ -13,8 +13,9 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.rounds import Ground, Round, play
+from dpfl.client.task import Task
 from dpfl.privacy import Keyed, Ledger
-from dpfl.privacy.events import Event, describe
+from dpfl.privacy.events import Event, describe, gaussian
 
 ROUNDS = 3
 
@@ -48,19 +49,36 @@ def books(algorithm: Algorithm, seed: int = 0) -> Books:
 
 def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
-    made = algorithm.fitted(ground.flat().layout)
-    if made.scale == "round":
-        return {"federation.sqlite": {made.event(len(ground.clients)): len(rounds)}}
+    if algorithm.scale == "round":
+        return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
     found: dict[str, dict[Event, int]] = {}
     for played in rounds:
         for order, replies in zip(played.orders, played.replies, strict=True):
             for task, reply in zip(order.tasks, replies, strict=True):
                 if reply.update is None and reply.raw is None:
                     continue
-                account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
-                event = task.survey.event if task.survey else made.event(0)
-                count = task.steps if made.scale == "step" and not task.survey else 1
-                account[event] = account.get(event, 0) + count
+                if reply.client < len(ground.clients):
+                    account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
+                    event, count = _of_task(task, ground.declared[reply.client])
+                    account[event] = account.get(event, 0) + count
+    return found
+
+
+def _of_task(task: Task, size: int) -> tuple[Event, int]:
+    """What a reply to this task costs, and how often."""
+    if task.survey:
+        return task.survey.event, 1
+    if task.upload:
+        return task.upload.event(1), 1
+    assert task.samples is not None
+    return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+
+
+def _of_rounds(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[Event, int]:
+    found: dict[Event, int] = {}
+    for played in rounds:
+        event = played.asked.tasks[0].clients.event(clients)
+        found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
     return found
 
 

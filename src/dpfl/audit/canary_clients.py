@@ -14,7 +14,7 @@ from dpfl.audit.bounds import Measured, epsilon_of
 from dpfl.client.task import Reply
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.clip import clip_vector
-from dpfl.server.aggregate import noisy_mean, weighted_sum
+from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 DIMENSION = 4096
 CANARIES = 100
@@ -31,7 +31,7 @@ def canary_clients(release: Release, rounds: int, delta: float, randomness: Rand
         replies = [Reply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
         noise = randomness.generator("canary clients noise", number)
         summed = _with_shares(fitted, weighted_sum(replies, torch.ones(population), DIMENSION), len(replies), noise)
-        total += noisy_mean(summed, len(replies), population, 1.0, fitted, noise)
+        total += noisy_sum(summed, len(replies), fitted, noise)
     cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
     mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
     how = f"estimate: cosines of {population} canary clients over {rounds} rounds"

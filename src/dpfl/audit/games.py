@@ -18,12 +18,13 @@ from dpfl.audit.one_release import ENDS, NAMES, one_histogram, one_release, popu
 from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, UNTESTABLE, Finding, verdict
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
-from dpfl.privacy import FixedSize, Keyed, Randomness, accountant
+from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
 from dpfl.privacy.accountant import default_for
-from dpfl.privacy.events import Event
+from dpfl.privacy.events import Spent
 from dpfl.server.steps import Fixed
 
 SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
+CHANGES = "its noise changes from round to round, and this game has the same in all"
 LITTLE_NOISE = 0.1
 """Below this multiplier epsilon is so large that RDP, which is quick there, says enough."""
 
@@ -60,12 +61,19 @@ class Setting:
         return policy.tau if self.algorithm.scale == "step" and isinstance(policy, Fixed) else 1
 
     def claimed(self, releases: int) -> float | None:
-        return self.small.claim.epsilon(releases, self.small.stated_event(self.population), self.delta)
+        return self.small.claim.epsilon(self.small.stated(releases, self.population), self.delta)
 
     def proven(self, releases: int) -> float:
-        return self.epsilon({self.small.event(self.population): releases})
+        return self.epsilon(self.small.spending(releases, self.population))
 
-    def epsilon(self, events: dict[Event, int]) -> float:
+    @property
+    def release(self) -> Release:
+        """The first one, where they change from round to round."""
+        release, schedule = self.algorithm.release, self.algorithm.schedule
+        assert release is not None
+        return schedule.now(release, 0, {}) if schedule else release
+
+    def epsilon(self, events: Spent) -> float:
         release = self.small.release
         little = release is not None and release.multiplier < LITTLE_NOISE
         return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(events, self.delta)
@@ -77,11 +85,10 @@ class Setting:
 
 
 def play_one_release(setting: Setting) -> Finding:
-    assert setting.algorithm.release is not None
-    measured = one_release(
-        setting.algorithm.release, setting.delta, setting.trials, setting.confidence, setting.randomness, setting.population
-    )
-    return setting.bounded("one release", "one release", 1, measured)
+    release = setting.release
+    measured = one_release(release, setting.delta, setting.trials, setting.confidence, setting.randomness, setting.population)
+    scope = f"{setting.rounds} rounds" if release.whole_run else "one release"
+    return setting.bounded("one release", scope, 1, measured)
 
 
 def play_histogram(setting: Setting) -> Finding | str:
@@ -99,7 +106,7 @@ def play_leaks(setting: Setting) -> Finding | str:
     if found is None:
         return "the noise of this system is not added by its release, so neighbours cannot be coupled"
     claimed = setting.claimed(1)
-    proven = setting.epsilon(setting.algorithm.before | {setting.small.event(setting.population): 1})
+    proven = setting.epsilon({**setting.small.spending(1, setting.population), **setting.algorithm.before})
     measured = math.inf if found else 0.0
     detail = "; ".join(str(leak) for leak in found) or "neighbours with the same noisy values show the same of everything else"
     return Finding("leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail)
@@ -114,6 +121,8 @@ def play_books(setting: Setting) -> Finding:
 def play_whole_run(setting: Setting) -> Finding | str:
     if setting.algorithm.scale == "round":
         return "clients are protected, not samples"
+    if setting.algorithm.schedule:
+        return CHANGES
     measured = many_runs(setting.algorithm, setting.rounds, setting.delta, setting.runs, setting.confidence, setting.randomness)
     return setting.bounded("whole run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured)
 
@@ -122,6 +131,8 @@ def play_one_run(setting: Setting) -> Finding | str:
     samples = setting.algorithm.samples
     if setting.algorithm.scale != "step" or samples is None or isinstance(samples.sampling, FixedSize):
         return "it needs noise in steps, and samples that are in or out by themselves"
+    if setting.algorithm.schedule:
+        return CHANGES
     measured = one_run(
         setting.algorithm, setting.rounds, setting.delta, setting.canaries, setting.confidence, setting.randomness
     )
@@ -131,6 +142,8 @@ def play_one_run(setting: Setting) -> Finding | str:
 def play_canary_clients(setting: Setting) -> Finding | str:
     if setting.algorithm.scale != "round":
         return "samples are protected, or single uploads"
+    if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
+        return CHANGES
     population = max(100, setting.population)
     measured = canary_clients(setting.algorithm.clients, setting.rounds, setting.delta, setting.randomness, population)
     claimed, proven = setting.claimed(setting.rounds), setting.proven(setting.rounds)

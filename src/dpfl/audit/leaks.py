@@ -20,6 +20,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.audit.rounds import Ground, Round, linear, play
 from dpfl.client.task import Reply
 from dpfl.privacy import All, Keyed, PublicMedian, Release
+from dpfl.privacy.sampling import Cyclic
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""
@@ -29,7 +30,7 @@ SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
 
 SAMPLES = 10
 FAR = 30.0
-HIDDEN = ("seconds", "remaining", "controls")  # the clock; what was public before; read off what was released
+HIDDEN = ("seconds", "remaining")  # the clock, and what was public before
 
 Kind = TypeVar("Kind", bound=Release)
 
@@ -85,8 +86,12 @@ def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorit
 
 
 def with_everyone(algorithm: Algorithm) -> Algorithm:
-    """Everyone is drawn, every time, so that neighbours always differ."""
-    return with_releases(algorithm, lambda release: replace(release, sampling=All()))
+    """Everyone is drawn, every time or in its turn, so that neighbours always differ."""
+
+    def drawn(release: Release) -> Release:
+        return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
+
+    return with_releases(algorithm, drawn)
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:

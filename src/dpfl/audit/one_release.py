@@ -13,12 +13,14 @@ from dpfl.audit.bounds import Measured, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
 from dpfl.client.task import Reply
 from dpfl.errors import DpflError
-from dpfl.privacy import FixedSize, Gaussian, PoissonSize, Quantile, Randomness, Release
+from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.histogram import Survey
+from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.release import Upload
-from dpfl.server.aggregate import noisy_inside_fraction
+from dpfl.privacy.sampling import Cyclic
+from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
 
 NAMES = ("first.weight", "second.weight")
 ENDS = (8, 16)
@@ -63,18 +65,28 @@ class Game:
         """How far the canary moves what is released, where it is drawn."""
         vector, inside = self.canary(direction)
         counted = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
-        return (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
+        once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
+        return np.concatenate([once * taken for taken in self.turns()])
+
+    def turns(self) -> list[bool]:
+        """Whether the canary takes part in each round that the release is made of: one, or all of a run."""
+        noise, sampling = self.release.noise, self.release.sampling
+        if not isinstance(noise, BandedNoise) or not isinstance(sampling, Cyclic):
+            return [True]
+        return [round % sampling.turns(self.population) == 0 for round in range(noise.rounds)]
 
 
 def population_for(release: Release) -> int:
     """A number of units that the release can draw from."""
     sampling = release.sampling
-    return 2 * sampling.size if isinstance(sampling, FixedSize | PoissonSize) else 1
+    return 2 * sampling.size if isinstance(sampling, FixedSize | PoissonSize | Cyclic) else 1
 
 
 def _released(
     game: Game, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
+    if isinstance(game.release.noise, BandedNoise):
+        return np.stack([_banded(game, vector * float(within), game.release.noise, rng) for _ in range(trials)])
     sampling = game.release.sampling
     taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
     signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
@@ -84,6 +96,15 @@ def _released(
         return sums.numpy()
     counts = [_count(game.release.clip, sign, inside, rng) for sign in signs]
     return np.column_stack([sums.numpy(), counts])
+
+
+def _banded(game: Game, vector: Tensor, noise: BandedNoise, rng: np.random.Generator) -> np.ndarray:
+    """All rounds of a run with noise that later rounds take back, one after another."""
+    past, seen = torch.empty(0, len(vector)), []
+    for taken in game.turns():
+        noisy, past = correlated_sum(vector * float(taken), noise, game.release, past, rng)
+        seen.append(noisy)
+    return torch.cat(seen).numpy()
 
 
 def _count(clip: Quantile, sign: float, inside: bool, rng: np.random.Generator) -> float:
@@ -151,7 +172,7 @@ def one_release(
     each = 1 - (1 - confidence) / 2
     free = distinguish(game.mechanism(direction), delta, trials, each, randomness, score, "one release")
     bounds = [free]
-    if isinstance(game.release.noise, Gaussian | HaarNoise):
+    if isinstance(game.release.noise, Gaussian | HaarNoise | BandedNoise):
         drawn = game.mechanism(direction, drawn=True)
         sampled = partial(_sampled_epsilon, game, delta=delta)
         bounds.append(distinguish_gaussian(drawn, score, delta, trials, each, randomness, sampled, "one release"))
@@ -162,7 +183,8 @@ def one_release(
 def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
     """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
     sampling = game.release.sampling
-    rate = sampling.expected(game.population) / game.population
+    by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)
+    rate = sampling.expected(game.population) / game.population if by_chance else 1.0
     return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
 
 

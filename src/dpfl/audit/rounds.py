@@ -80,8 +80,8 @@ def _play(
     algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None
 ) -> list[Round]:
     flat = ground.flat()
-    made = algorithm.fitted(flat.layout)
     clients = len(ground.clients)
+    made = algorithm.fitted(flat.layout).over(rounds, clients)
     public = range(clients, clients + len(ground.public))
     federated = Federated("audit", ground.declared, flat.layout, public, central)
     remaining = [LEFT] * (clients if made.own_accounts else 1)
@@ -95,7 +95,8 @@ def _play(
             kept.replies.append(replies)
             return replies
 
-        coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask)
+        # A loss on public data is a function of the model; any will do.
+        coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask, lambda at: float(at.norm()))
         while (order := coordinator.next_order()) is not None:
             coordinator.aggregate(ask(order))
             coordinator.close_round(order.steps)

@@ -13,7 +13,7 @@ from dpfl.client.chain import Chain
 from dpfl.client.drift import Drift
 from dpfl.client.gradients import plain_gradient
 from dpfl.client.holdings import Holdings
-from dpfl.client.losses import losses_and_gradients
+from dpfl.client.losses import Loss, losses_and_gradients, mean_loss
 from dpfl.client.optimisers import SGD, Optimiser
 from dpfl.client.products import Unsupported
 from dpfl.client.recording import Layer
@@ -25,10 +25,12 @@ aten = torch.ops.aten
 Descent = Callable[[Iterable[Tensor]], Iterator[float]]
 
 
-def descent(model: FlatModel, data: Holdings, local: Local, steps: int, drift: Drift | None = None) -> Descent:
-    """The quickest way for this model, these samples and this many steps."""
-    rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift)
-    if drift or not isinstance(local.optimiser, SGD):
+def descent(
+    model: FlatModel, data: Holdings, local: Local, steps: int, drift: Drift | None = None, loss_of: Loss = mean_loss
+) -> Descent:
+    """The quickest way for this model, these samples and this many steps; only by autograd where the loss has more terms."""
+    rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift, loss_of)
+    if drift or loss_of is not mean_loss or not isinstance(local.optimiser, SGD):
         return anyhow
     try:
         chain = Chain(model)
@@ -38,11 +40,11 @@ def descent(model: FlatModel, data: Holdings, local: Local, steps: int, drift: D
 
 
 def _by_autograd(
-    model: FlatModel, data: Holdings, optimiser: Optimiser, drift: Drift | None, batches: Iterable[Tensor]
+    model: FlatModel, data: Holdings, optimiser: Optimiser, drift: Drift | None, loss_of: Loss, batches: Iterable[Tensor]
 ) -> Iterator[float]:
     step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
-        gradient, loss = plain_gradient(model, *data.take(batch))
+        gradient, loss = plain_gradient(model, *data.take(batch), loss_of)
         here += step(drift.added(gradient, here) if drift else gradient)
         yield loss
 

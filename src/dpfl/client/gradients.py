@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpfl.client.chain import ChainPass
 from dpfl.client.layer_pass import LayerPass
-from dpfl.client.losses import gradients_of, sample_losses
+from dpfl.client.losses import Loss, gradients_of, mean_loss
 from dpfl.client.mixing import refuse_mixing
 from dpfl.client.products import SampleGradient, Unsupported
 from dpfl.client.row_pass import RowPass
@@ -135,12 +135,12 @@ class ClippedGradients:
         )
 
 
-def plain_gradient(model: FlatModel, x: Tensor, y: Tensor) -> tuple[Tensor, float]:
+def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:
     """The gradient of the mean loss in layout order, and that loss; zeros for an empty batch."""
     if not len(x):
         return torch.zeros_like(model.vector[: model.layout.trainable]), 0.0
     with torch.enable_grad():
-        loss = sample_losses(model.module(model.arrange(x)), y).mean()
+        loss = loss_of(model, x, y)
     return torch.cat([gradient.flatten() for gradient in gradients_of(loss, model)]), loss.item()
 
 

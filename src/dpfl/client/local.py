@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -14,13 +14,11 @@ from dpfl.client.descent import descent
 from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite
 from dpfl.client.holdings import Holdings
+from dpfl.client.objectives import Generator
 from dpfl.client.task import Local
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
 from dpfl.privacy.clip import Clip, Measuring
-
-Generator = Callable[[str], np.random.Generator]
-"""A purpose to a generator of its own; the steps of a round draw from it in turn."""
 
 
 def private_steps(
@@ -53,13 +51,15 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -
 
 
 def plain_steps(
-    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None
-) -> None:
+    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None,
+    last: Tensor | None = None,
+) -> None:  # fmt: skip
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
     if not len(data):
         return
     batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
-    for loss in descent(model, data, local, steps, drift)(batches):
+    loss_of = local.objective.start(model, last, generator)
+    for loss in descent(model, data, local, steps, drift, loss_of)(batches):
         if not math.isfinite(loss):
             raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
 

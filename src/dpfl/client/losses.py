@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,6 +12,9 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 
 aten = torch.ops.aten
+
+Loss = Callable[[FlatModel, Tensor, Tensor], Tensor]
+"""The mean over a batch, with its graph."""
 
 
 def checked_scores(scores: object, samples: int) -> Tensor:
@@ -22,6 +27,10 @@ def sample_losses(scores: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of each sample; the mean over positions where a sample has several."""
     losses = F.cross_entropy(checked_scores(scores, len(y)), y, reduction="none")
     return losses if losses.dim() == 1 else losses.flatten(1).mean(1)
+
+
+def mean_loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
+    return sample_losses(model.module(model.arrange(x)), y).mean()
 
 
 def losses_and_gradients(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from dpfl.client.drift import Drift
 from dpfl.client.gradients import ClippedGradients, NonFinite, plain_gradient
 from dpfl.client.holdings import Holdings
-from dpfl.client.local import Generator, plain_steps, private_steps
+from dpfl.client.local import clipped_sum, plain_steps, private_steps
+from dpfl.client.objectives import Generator
 from dpfl.client.task import Reply, Task
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
-from dpfl.privacy.clip import Groups, Model, clip_vector
+from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
@@ -77,15 +78,14 @@ class Node:
     def work(self, task: Task, vector: Tensor, digest: str, correction: Tensor | None = None) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         paid = self._paid(task)
-        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, correction)
-        name = self._release_name(task, digest, drift) if paid or task.clients.shared_by else ""
+        name = self._release_name(task, digest, correction) if paid or task.clients.shared_by else ""
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
-            return self._reply(task, vector, randomness, drift)
+            return self._reply(task, vector, randomness, correction)
         debit = self._debit_begun(task, name, *paid)
         try:
             if not debit.done() or not debit.exception():
-                reply = self._reply(task, vector, randomness, drift)
+                reply = self._reply(task, vector, randomness, correction)
         finally:
             self._await(debit)
         refusal = debit.exception()
@@ -104,7 +104,7 @@ class Node:
             return task.upload.event(1), 1
         if task.samples and task.samples.private:
             event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
-            return event, task.steps
+            return event, task.steps + task.slope
         return None
 
     def _await(self, debit: Future[None]) -> None:
@@ -119,18 +119,20 @@ class Node:
         known.wait()
         return debit
 
-    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> Reply:
+    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
         try:
-            update, inside = self._train(task, vector, randomness, drift)
-            return Reply(task.client, update, inside, raw=self._raw(task, vector, randomness) if task.raw else None)
+            update, inside = self._train(task, vector, randomness, correction)
+            return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
         except NonFinite as error:
             return Reply(task.client, failed=str(error), diverged=True)
 
-    def _train(self, task: Task, vector: Tensor, randomness: Randomness, drift: Drift) -> tuple[Tensor, bool]:
+    def _train(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> tuple[Tensor, bool]:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
         generator = partial(_keyed, randomness, task)
+        added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
+        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, added)
         self.model.load(vector)
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
@@ -139,30 +141,49 @@ class Node:
                 size = self.site.declared[task.client]
                 private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
             else:
-                plain_steps(self.model, data, task.steps, task.local, generator, drift)
+                plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
         return self._upload(task, vector, generator)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
-        """The clipped difference (or the difference to the clipped model), with this client's share of the noise, if any."""
-        clip, layout = task.clients.clip, self.model.layout
+        """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""
+        update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
+        if task.upload:
+            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
+        if task.clients.shared_by:
+            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
+        return update, inside
+
+    def _clipped_update(self, clip: Clip, vector: Tensor) -> tuple[Tensor, bool]:
+        """The clipped difference, or the difference to the clipped model."""
+        layout = self.model.layout
         ends = (*layout.offsets, layout.size)
         if isinstance(clip, Model):
             clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
             return clipped - vector, inside
         update = self.model.vector - vector
-        if task.upload:
-            update, _ = clip_vector(update, task.upload.clip, layout.names, ends)
-            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
-        if isinstance(clip, NoClip):
-            return update, True
-        update, inside = clip_vector(update, clip, layout.names, ends)
-        if task.clients.shared_by:
-            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
-        return update, inside
+        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends)
 
     def _answer(self, task: Task, survey: Survey, randomness: Randomness) -> np.ndarray:
         labels = self.site.y[self.site.clients[task.client]].numpy()
         return survey.answer(labels, self.site.classes, _keyed(randomness, task, "survey"))
+
+    def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
+        if task.raw:
+            return self._raw(task, vector, randomness)
+        return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
+
+    def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
+        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a sample moves it by twice the clip at most."""
+        assert task.samples is not None
+        data, release = Holdings(self.site.x, self.site.y, self.site.clients[task.client]), task.samples
+        batch = data.take(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
+        gradients, trained = self._clipped(release), self.model.read()
+        after = clipped_sum(gradients, release.clip, *batch).clone()
+        self.model.load(vector)
+        before = clipped_sum(gradients, release.clip, *batch)
+        self.model.load(trained)
+        noise = release.deviation(largest_weight=2.0) * _keyed(randomness, task, "slope noise").standard_normal()
+        return float((after - before).norm()) + noise
 
     def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
@@ -176,7 +197,7 @@ class Node:
         before, loss_before = plain_gradient(self.model, *batch)
         self.model.load(trained)
         return {
-            "losses": np.array(abs(loss_after - loss_before)),
+            "losses": np.array(loss_after - loss_before),
             "gradients": np.array(float((after - before).norm())),
             "distance": np.array(float((trained - vector).norm())),
             "gradient": before.numpy(),
@@ -205,13 +226,13 @@ class Node:
         entry = f"{self.site.run}/{name}{fresh}"
         self._ledger(task.client).debit(self.site.run, entry, event, count, self.site.limit, task.horizon, allowed)
 
-    def _release_name(self, task: Task, digest: str, drift: Drift) -> str:
+    def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0)
         text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
         name = hashlib.blake2b(text.encode(), digest_size=16)
-        if drift.correction is not None:
-            name.update(drift.correction.contiguous().numpy().data)
+        if correction is not None:
+            name.update(correction.contiguous().numpy().data)
         return name.hexdigest()
 
     def _data_digest(self, client: int) -> str:

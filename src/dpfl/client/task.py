@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
+from dpfl.client.objectives import CrossEntropy, Objective
 from dpfl.client.optimisers import Optimiser
 from dpfl.errors import DpflError
 from dpfl.privacy import Release
@@ -18,11 +19,12 @@ from dpfl.privacy.release import Upload
 
 @dataclass(frozen=True)
 class Local:
-    """How a client trains: the optimiser, the batch size where samples are not released privately, and FedProx's pull."""
+    """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
 
     optimiser: Optimiser
     batch_size: int = 64
     prox: float = 0.0
+    objective: Objective = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
         if not 0 <= self.prox < math.inf:
@@ -31,7 +33,9 @@ class Local:
 
 @dataclass(frozen=True)
 class Task:
-    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well."""
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
+    `slope` for a noisy one that is paid for.
+    """
 
     round: int
     client: int
@@ -43,11 +47,15 @@ class Task:
     raw: bool = False
     upload: Upload | None = None
     survey: Survey | None = None
+    slope: bool = False
 
 
 @dataclass(frozen=True)
 class Order:
-    """One round: the tasks of the cohort, from the same model, with what each client adds to its gradients, if anything."""
+    """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
+
+    A correction is added to the client's gradients; to an objective that needs it, it is the client's own last model.
+    """
 
     round: int
     steps: int

@@ -31,6 +31,9 @@ DISCRETISATION = 1e-4
 COARSE = 1e-3
 """Ten times as quick, some 1e-4 above the finer figure, and an upper bound all the same."""
 
+HUGE = 200.0
+"""An epsilon that protects nobody, and whose losses need a grid that does not fit into memory: quick bounds will do."""
+
 Frozen = frozenset[tuple[Any, int]]
 
 
@@ -65,8 +68,6 @@ def _pld_of(event: Event, interval: float) -> pld.PrivacyLossDistribution:
     rate, noise = 1.0, event
     if isinstance(event, dp.PoissonSampledDpEvent):
         rate, noise = event.sampling_probability, event.event
-    if not isinstance(noise, dp.GaussianDpEvent):
-        raise DpflError("Fixed-size sampling has no tight accountant: set privacy.accountant to 'rdp'.")
     return pld.from_gaussian_mechanism(noise.noise_multiplier, sampling_prob=rate, value_discretization_interval=interval)
 
 
@@ -122,7 +123,11 @@ def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
             mu_squared += count / event.noise_multiplier**2
         else:
             raise DpflError("gdp-clt knows Poisson sampling only; use 'rdp' for fixed-size sampling.")
-    mu = math.sqrt(mu_squared)
+    return gaussian_epsilon(math.sqrt(mu_squared), delta)
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The exact epsilon of a Gaussian mechanism with multiplier 1/mu, from above."""
     low, high = 0.0, 1.0
     while gaussian_delta(mu, high) > delta:
         high *= 2
@@ -132,9 +137,23 @@ def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
     return high
 
 
+def _multiplier(event: Any) -> float:
+    if isinstance(event, dp.SampledWithoutReplacementDpEvent):
+        raise DpflError("Fixed-size sampling has no tight accountant: set privacy.accountant to 'rdp'.")
+    return float(event.noise_multiplier if isinstance(event, dp.GaussianDpEvent) else _multiplier(event.event))
+
+
 def _tight_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
-    """PLD, or RDP where that is lower: over very many steps with much noise the grid of the PLD tells."""
-    return min(_pld_epsilon(events, delta, interval), _rdp_epsilon(events, delta))
+    """Exact where nothing is sampled. Else PLD, or RDP where that is lower: over many steps with much noise the grid tells."""
+    if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
+        return _everyone_epsilon(events, delta)
+    quick = min(_everyone_epsilon(events, delta), _rdp_epsilon(events, delta))
+    return quick if quick > HUGE else min(_pld_epsilon(events, delta, interval), quick)
+
+
+def _everyone_epsilon(events: Frozen, delta: float) -> float:
+    """As if everyone took part every time: exact for Gaussian events, an upper bound where units are sampled by coins."""
+    return gaussian_epsilon(math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in events)), delta)
 
 
 ACCOUNTANTS = {

@@ -47,6 +47,11 @@ def _fits(others: Frozen, event: Any, count: int, epsilon: float, delta: float, 
     return bool(quick and quick.epsilon(spent, delta) <= epsilon) or accountant(by).epsilon(spent, delta) <= epsilon
 
 
+def largest(fits: Callable[[int], bool], horizon: int) -> int:
+    """The largest count up to a horizon that fits; one question where all of it does."""
+    return horizon if fits(horizon) else _largest(lambda count: count < horizon and fits(count), 1, 2)
+
+
 @lru_cache(maxsize=1024)
 def _most(others: Frozen, event: Any, epsilon: float, delta: float, by: str) -> int:
     def fits(count: int, accountant: Accountant) -> bool:

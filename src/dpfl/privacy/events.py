@@ -106,7 +106,12 @@ def neighbours_of(events: Iterable[Event]) -> str:
     return REPLACE if fixed == {True} else ADD_REMOVE
 
 
-def add(spent: Spent, event: Event, count: int) -> dict[Event, int]:
+def add_all(spent: Spent, more: Spent) -> dict[Event, int]:
     total = dict(spent)
-    total[event] = total.get(event, 0) + count
+    for event, count in more.items():
+        total[event] = total.get(event, 0) + count
     return total
+
+
+def add(spent: Spent, event: Event, count: int) -> dict[Event, int]:
+    return add_all(spent, {event: count})

@@ -18,7 +18,7 @@ from pathlib import Path
 from dpfl.errors import DpflError
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import MOST, affordable, check_target
-from dpfl.privacy.events import Event, Spent, add, decode, encode
+from dpfl.privacy.events import Event, Spent, add, add_all, decode, encode
 
 SCHEMA = """
 CREATE TABLE account (owner TEXT NOT NULL, unit TEXT NOT NULL);
@@ -50,6 +50,12 @@ class Limit:
     def __post_init__(self) -> None:
         check_target(self.epsilon, self.delta)
         proving(self.accountant)
+
+    def covers(self, spent: Spent) -> bool:
+        by = accountant(self.accountant)
+        return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
+            by.epsilon(spent, self.delta) <= self.epsilon
+        )
 
     def remaining(self, spent: Spent, event: Event, horizon: int = 0) -> int:
         return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
@@ -132,9 +138,7 @@ class Ledger:
         that this one makes `before`. At most `horizon`, where one is given.
         """
         limits = [bound for bound in (self.limit, limit) if bound]
-        spent = self.spent(besides=run)
-        for other, count in (before or {}).items():
-            spent = add(spent, other, count)
+        spent = add_all(self.spent(besides=run), before or {})
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
     def debit(

@@ -30,6 +30,26 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
+class AtLeast(Gaussian):
+    """Gaussian noise that follows what was released before, counted as the `floor` that it cannot fall below.
+
+    Composition theorems want events that are fixed beforehand: the floor is, the noise is not.
+    """
+
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.floor <= self.multiplier * (1 + 1e-9):
+            raise DpflError(f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}.")
+
+
+class NotPlanned(DpflError):
+    def __init__(self) -> None:
+        super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+
+
+@dataclass(frozen=True)
 class Planned:
     """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""
 
@@ -37,10 +57,10 @@ class Planned:
 
     @property
     def multiplier(self) -> float:
-        raise DpflError("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
+        raise NotPlanned
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        return torch.full((size,), self.multiplier)
+        raise NotPlanned
 
 
 class Noise(Protocol):

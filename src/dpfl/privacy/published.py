@@ -18,8 +18,8 @@ from dpfl.privacy.sampling import FixedSize
 
 
 def gaussian_epsilon(multiplier: float, delta: float, releases: int = 1) -> float:
-    """Exact epsilon of Gaussian releases on all of the data; for these alone the limit theorem is no approximation."""
-    return ACCOUNTANTS["gdp-clt"].epsilon({gaussian(multiplier): releases}, delta)
+    """Exact epsilon of Gaussian releases on all of the data."""
+    return ACCOUNTANTS["pld"].epsilon({gaussian(multiplier): releases}, delta)
 
 
 def amplified(epsilon: float, rate: float) -> float:

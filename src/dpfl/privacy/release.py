@@ -16,8 +16,9 @@ from dpfl.errors import DpflError
 from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.noise import Gaussian, Planned
-from dpfl.privacy.sampling import All, Sampling
+from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.noise import AtLeast, Gaussian, Planned
+from dpfl.privacy.sampling import All, Cyclic, Sampling
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,20 @@ class Release:
 
     sampling: Sampling = field(default_factory=All)
     clip: Clip = field(default_factory=NoClip)
-    noise: Gaussian | Planned | HaarNoise | None = None
+    noise: Gaussian | Planned | HaarNoise | BandedNoise | None = None
     shared_by: int | None = None
     realised: bool = False
+    of_models = False
 
     def __post_init__(self) -> None:
         if self.noise is not None and isinstance(self.clip, NoClip):
             raise DpflError("Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.")
-        if self.noise is not None and isinstance(self.clip, Model):
+        if self.noise is not None and isinstance(self.clip, Model) and not self.of_models:
             raise DpflError("Noise on clipped models has no proof here; clip the difference instead.")
         if self.shared_by is not None and self.shared_by < 1:
             raise DpflError(f"Noise must be shared by at least 1 client, not {self.shared_by}.")
+        if isinstance(self._kind, BandedNoise) != isinstance(self.sampling, Cyclic):
+            raise DpflError("Noise that later rounds take back needs clients in fixed turns, and they need such noise.")
         if self.shared_by is not None and isinstance(self.clip, Quantile):
             raise DpflError("Quantile clipping needs its noise at the server; choose noise = 'server' or a fixed clip.")
 
@@ -54,16 +58,36 @@ class Release:
         """Noise over sensitivity, for the whole release: what an accountant counts with."""
         if isinstance(self.noise, HaarNoise):
             return self.noise.effective(self.clip)
+        if isinstance(self.noise, AtLeast):
+            return self.noise.floor
         return self.noise.multiplier if self.noise else 0.0
 
+    @property
+    def _kind(self) -> Gaussian | HaarNoise | BandedNoise | None:
+        """The noise, or what planned noise is to be like."""
+        return self.noise.like if isinstance(self.noise, Planned) else self.noise
+
     def with_noise(self, multiplier: float) -> Release:
-        kind = self.noise.like if isinstance(self.noise, Planned) else self.noise
+        kind = self._kind
         return replace(self, noise=replace(kind, multiplier=multiplier) if kind else Gaussian(multiplier))
+
+    @property
+    def whole_run(self) -> bool:
+        """Whether all rounds are one release."""
+        return isinstance(self._kind, BandedNoise)
+
+    def over(self, rounds: int, population: int) -> Release:
+        """The release for a run of so many rounds; only noise that is taken back later has to know."""
+        kind = self._kind
+        if not isinstance(kind, BandedNoise) or not isinstance(self.sampling, Cyclic):
+            return self
+        found = kind.over(rounds, self.sampling.turns(population))
+        return replace(self, noise=Planned(found) if isinstance(self.noise, Planned) else found)
 
     def fitted(self, ends: Sequence[int]) -> Release:
         """The release for a model whose parameters end here; only Haar coefficients have to know."""
         clip = self.clip.fitted(ends) if isinstance(self.clip, HaarClip) else self.clip
-        noise = self.noise.like if isinstance(self.noise, Planned) else self.noise
+        noise = self._kind
         if not isinstance(noise, HaarNoise):
             return replace(self, clip=clip)
         found = noise.fitted(ends)
@@ -108,11 +132,14 @@ class Upload(Release):
 
     moves: float = math.inf
     protects: str = "sample"
+    of_models = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.moves < math.inf:
             raise DpflError("The noise of an upload needs a bound on how far one unit moves it; give a positive number.")
+        if isinstance(self.clip, Model) and self.moves < 2 * self.clip.level:
+            raise DpflError("Two clipped models can be twice the clip apart; give the upload at least that as its bound.")
         if self.protects not in ("sample", "client"):
             raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
 

@@ -13,8 +13,8 @@ from dpfl.privacy.events import Event, gaussian
 
 
 class Sampling(Protocol):
-    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
-        """The indices that take part, in ascending order."""
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
+        """The indices that take part, in ascending order; `turn` counts the draws."""
 
     def expected(self, population: int) -> float:
         """How many take part on average: the fixed divisor, whatever the draw."""
@@ -33,7 +33,7 @@ class Poisson:
         if not 0 < self.rate <= 1:
             raise DpflError(f"The sampling rate must lie above 0 and at most at 1, not {self.rate}.")
 
-    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.flatnonzero(rng.random(population) < self.rate)
 
     def expected(self, population: int) -> float:
@@ -60,7 +60,7 @@ class PoissonSize:
             raise DpflError(f"{self.size} units cannot be expected of {population}; lower the size of the draw.")
         return Poisson(self.size / population)
 
-    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return self.of(population).draw(population, rng)
 
     def expected(self, population: int) -> float:
@@ -80,7 +80,7 @@ class FixedSize:
         if self.size < 1:
             raise DpflError(f"A fixed-size draw needs at least 1 unit, not {self.size}.")
 
-    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         if self.size > population:
             raise DpflError(f"{self.size} units cannot be drawn from {population}; lower the size of the draw.")
         return np.sort(rng.choice(population, self.size, replace=False))
@@ -99,11 +99,40 @@ class FixedSize:
 class All:
     """Everyone, every time."""
 
-    def draw(self, population: int, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.arange(population)
 
     def expected(self, population: int) -> float:
         return float(population)
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        return gaussian(noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Groups of at least this many units, one after another in fixed turns: no chance, and no gain by it.
+
+    The event is that of all turns together, for noise over what a unit moves in all of them.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise DpflError(f"A group needs at least 1 unit, not {self.size}.")
+
+    def turns(self, population: int) -> int:
+        if self.size > population:
+            raise DpflError(f"A group of {self.size} cannot be made of {population} units; lower its size.")
+        return population // self.size
+
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
+        turns = self.turns(population)
+        return np.arange(turn % turns, population, turns)
+
+    def expected(self, population: int) -> float:
+        return population / self.turns(population)
 
     def event(self, noise_multiplier: float, population: int) -> Event:
         return gaussian(noise_multiplier)

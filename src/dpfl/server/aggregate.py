@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpfl.client.task import Reply
 from dpfl.privacy import Quantile, Release
+from dpfl.privacy.matrix_release import BandedNoise
 
 
 def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
@@ -27,13 +28,22 @@ def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     return weighted_sum(replies, weights, size) / share if share else torch.zeros(size)
 
 
-def noisy_mean(total: Tensor, replies: int, clients: int, usual: float, release: Release, rng: np.random.Generator) -> Tensor:
-    """The private mean over clients from their weighted sum: noise for the largest weight, 1, a divisor fixed before the draw.
+def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Generator) -> Tensor:
+    """The weighted sum with noise for the largest weight, 1, whoever replied.
 
-    Missing replies change neither. Where clients add the noise themselves, the server adds what the missing ones did not.
+    Where clients add the noise themselves, the server adds what the missing ones did not.
     """
     share = max(0.0, 1 - replies / release.shared_by) if release.shared_by else 1.0
-    return release.noised(total, rng, share=share) / (release.sampling.expected(clients) * usual)
+    return release.noised(total, rng, share=share)
+
+
+def correlated_sum(
+    total: Tensor, noise: BandedNoise, release: Release, past: Tensor, rng: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """The sum with noise that takes back part of the `past`, and the noise to remember, the latest first."""
+    noisy = release.noised(noise.taken_back(total, list(past)), rng)
+    kept = noise.kept([noisy - total, *past])
+    return noisy, torch.stack(kept) if kept else past
 
 
 def noisy_inside_fraction(replies: Sequence[Reply], clip: Quantile, expected: float, rng: np.random.Generator) -> float:

@@ -27,11 +27,15 @@ def hellinger_distance(counts: ArrayLike, reference: ArrayLike | None = None) ->
     return np.minimum(distance, 1.0)
 
 
-def hellinger_weights(counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None) -> np.ndarray:
-    """tau_k for every row of counts, adding up to 1: h_k / sum h (8), or the same of 1 - h; uniform where all are zero."""
+def hellinger_scores(counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None) -> np.ndarray:
+    """h or 1 - h for every row of counts, each by its own labels alone."""
     if kind not in KINDS:
         raise DpflError(f"There are no Hellinger weights {kind!r}; choose one of {', '.join(KINDS)}.")
     distances = np.atleast_1d(hellinger_distance(counts, reference))
     scores = distances if kind == "distance" else 1 - distances
-    scores = np.where(scores > 1e-12, scores, 0.0)  # rounding: balanced clients are at a distance of 0
-    return distribution(scores)
+    return np.where(scores > 1e-7, scores, 0.0)  # rounding: balanced clients are at a distance of 0
+
+
+def hellinger_weights(counts: ArrayLike, kind: str = "similarity", reference: ArrayLike | None = None) -> np.ndarray:
+    """tau_k for every row of counts, adding up to 1: h_k / sum h (8), or the same of 1 - h; uniform where all are zero."""
+    return distribution(hellinger_scores(counts, kind, reference))

@@ -31,18 +31,21 @@ class Facts:
 
 @dataclass(frozen=True)
 class Situation:
-    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), and what it remembers."""
+    """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), what it remembers, rounds made."""
 
     facts: Facts
     iterations: int
     left: int
     tau: int = 0
     memory: Mapping[str, Tensor] = field(default_factory=dict)
+    round: int = 0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A round as the server saw it: the model that it sent, what each client released, and what it said without noise."""
+    """A round as the server saw it: the model that it sent, what each client released and said beside it, and what public
+    clients said.
+    """
 
     facts: Facts
     round: int
@@ -50,12 +53,21 @@ class Seen:
     vector: Tensor
     updates: Mapping[int, Tensor]
     raw: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    public: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
 
 class Steps(Protocol):
     @property
     def asks_raw(self) -> bool:
         """Whether clients must send values without noise, which no epsilon covers."""
+
+    @property
+    def asks_public(self) -> bool:
+        """Whether public clients, whose data is nobody's secret, are asked for such values."""
+
+    @property
+    def extra(self) -> int:
+        """How many releases a round has beside its steps: a noisy slope that is paid for, or none."""
 
     def next(self, now: Situation) -> int:
         """tau for this round, before it is capped at what the budgets leave."""
@@ -72,7 +84,8 @@ class Fixed:
     """The same tau in every round."""
 
     tau: int
-    asks_raw = False
+    asks_raw = asks_public = False
+    extra = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.tau, int) or self.tau < 1:

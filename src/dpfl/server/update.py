@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.privacy.noise import gaussian_vector
 
 
 @dataclass(frozen=True)
 class ServerUpdate:
-    """x <- x + eta_g v, v = momentum v + mean update."""
+    """x <- x + eta_g v, v = momentum v + mean update; NbAFL adds `noise` of this deviation to what it sends."""
 
     rate: float = 1.0
     momentum: float = 0.0
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.rate > 0 or not 0 <= self.momentum < 1:
             raise DpflError("The server needs a rate above 0 and a momentum from 0 up to, but not including, 1.")
 
-    def step(self, vector: Tensor, velocity: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
+    def step(
+        self, vector: Tensor, velocity: Tensor, update: Tensor, rng: np.random.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
         velocity = self.momentum * velocity + update
-        return vector + self.rate * velocity, velocity
+        moved = vector + self.rate * velocity
+        if self.noise and rng:
+            moved += gaussian_vector(len(moved), self.noise, rng)
+        return moved, velocity

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from torch import Tensor, from_numpy, ones, tensor
+from torch import Tensor, from_numpy, ones, tensor, zeros
 
 from dpfl.privacy.histogram import Survey
-from dpfl.server.hellinger import hellinger_distance
+from dpfl.server.hellinger import hellinger_scores, hellinger_weights
 
 Answers = Mapping[int, np.ndarray]
 
@@ -64,12 +64,11 @@ class Hellinger:
     survey: Survey
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        weights = ones(len(declared))
-        if answers:
-            distances = hellinger_distance(np.stack(list(answers.values())))
-            weights.zero_()
-            weights[list(answers)] = from_numpy(distances if self.kind == "distance" else 1 - distances).float()
-        return weights if self.survey.trusted or weights.max() > 1e-6 else ones(len(declared))
+        if not answers:
+            return ones(len(declared))
+        weights, found = zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
+        weights[list(answers)] = from_numpy(found(np.stack(list(answers.values())), self.kind)).float()
+        return weights
 
     def usual(self, declared: Sequence[int]) -> float:
         return 1.0

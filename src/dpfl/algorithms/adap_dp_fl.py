@@ -1,0 +1,43 @@
+"""Adap DP-FL (Fu et al. 2022): DP-SGD whose clip follows the noisy gradients and whose noise falls with a public loss.
+
+The clip of a round is alpha times the mean norm of the gradients released in the round before, and sigma falls by beta where
+the loss on public data (here the test set) fell three rounds running. Both are functions of released values. The energy of the
+noise is taken out of the norms, since the clip grows without end otherwise; there is one clip for all clients. Accountants
+compose events that are fixed beforehand, which this sigma is not: each round is counted as the least sigma that it could have.
+"""
+
+from __future__ import annotations
+
+from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.options import noise_of, weights_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
+from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.schedules import Following
+from dpfl.server.steps import Fixed
+from dpfl.server.update import ServerUpdate
+
+
+def adap_dp_fl(
+    tau: int = 3,
+    sampling_rate: float = 0.05,
+    clip: float = 1.0,
+    alpha: float = 1.0,
+    beta: float = 0.999,
+    noise_multiplier: float | None = None,
+    rate: float = 2.0,
+    weights: str = "size",
+    server_rate: float = 1.0,
+    server_momentum: float = 0.0,
+) -> Algorithm:
+    """tau steps of DP-SGD with the round's C and sigma, x <- sum_i p_i x_i, then C <- alpha |g|, sigma <- beta sigma or not."""
+    return Algorithm(
+        name="adap-dp-fl",
+        local=Local(SGD(rate)),
+        steps=Fixed(tau),
+        samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
+        schedule=Following(alpha, beta),
+        weights=weights_of(weights),
+        server=ServerUpdate(server_rate, server_momentum),
+        claim=Claim("RDP over the sigma of every step", "rdp"),
+    )

@@ -1,0 +1,63 @@
+"""NbAFL (Wei et al. 2020): every client clips its model and adds noise to it, and the server adds more to the mean.
+
+`published` has the uplink noise c L 2C / (m epsilon) and the downlink noise of Theorem 1, for L `exposures` of an upload in T
+`rounds`, N `clients` and m `samples` at the smallest of them. Its sensitivity 2C / m holds for a mean over samples and not for
+a model that was trained on them: one sample can move a clipped model by 2C, so that the multiplier is m times smaller in truth.
+`sound` has noise for 2C, planned by an accountant, which then protects all that a client has; noise on the way down would
+protect nothing more, and is left out.
+"""
+
+from __future__ import annotations
+
+from dpfl.algorithms.algorithm import Algorithm, Claim
+from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
+from dpfl.privacy import All, Release
+from dpfl.privacy.clip import Model
+from dpfl.privacy.published import NbaflNoise
+from dpfl.privacy.release import Upload
+from dpfl.server.steps import Fixed
+from dpfl.server.update import ServerUpdate
+
+
+def nbafl(
+    variant: str = "sound",
+    clip: float = 10.0,
+    noise_multiplier: float | None = None,
+    total_epsilon: float = 10.0,
+    delta: float = 1e-5,
+    exposures: int = 25,
+    rounds: int = 25,
+    clients: int = 10,
+    samples: int = 600,
+    tau: int = 5,
+    rate: float = 0.1,
+    batch_size: int = 64,
+    weights: str = "size",
+) -> Algorithm:
+    """x_i <- clip(x_i, C) + N(0, sigma_U^2), x <- sum_i p_i x_i + N(0, sigma_D^2)."""
+    sound = choose("variant", variant, VARIANTS)
+    paper = NbaflNoise(total_epsilon, delta, clip, samples, exposures, rounds, clients)
+    return Algorithm(
+        name="nbafl",
+        local=Local(SGD(rate), batch_size),
+        steps=Fixed(tau),
+        uploads=Upload(
+            All(),
+            Model(clip),
+            noise_of(noise_multiplier if sound else noise_multiplier or paper.uplink / (2 * clip)),
+            moves=2 * clip,
+            protects="client" if sound else "sample",
+        ),
+        clients=Release(All()),
+        weights=weights_of(weights),
+        server=ServerUpdate(noise=0.0 if sound else paper.downlink),
+        variant=variant,
+        claim=Claim("nothing for this noise: the paper's theorem is for its own") if sound else _claim(paper),
+    )
+
+
+def _claim(paper: NbaflNoise) -> Claim:
+    """sigma grows with L: exposures add up, each at epsilon / L."""
+    return Claim("Theorem 1 of the paper", formula=lambda releases: paper.epsilon * releases / paper.exposures)

@@ -1,0 +1,116 @@
+"""Releases that change: what a round has, what is accounted for, and what they are functions of."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.privacy import Flat, Gaussian, Poisson, Release
+from dpfl.server.schedules import Decay, Following
+from dpfl.server.steps import Facts, Seen
+
+FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
+
+
+def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
+    plan = Decay(phases=4).over(20)
+    releases = [plan.now(FIRST, round, {}) for round in range(20)]
+    for round, release in enumerate(releases):
+        assert release.clip.level == pytest.approx(1.5 * 0.3 ** (round / 20))
+        assert release.multiplier == pytest.approx(2.0 * 0.8 ** ((round - round % 5) / 20))
+        assert release.deviation() == pytest.approx(release.multiplier * release.clip.level)
+        assert release == plan.least(FIRST, round)
+    assert len({release.multiplier for release in releases}) == 4
+
+
+@given(rounds=st.integers(1, 60), phases=st.integers(1, 70))
+def test_phases_never_have_less_noise_than_the_paper(rounds: int, phases: int) -> None:
+    plan = Decay(phases=phases).over(rounds)
+    for round in range(rounds):
+        assert plan.least(FIRST, round).multiplier >= 2.0 * 0.8 ** (round / rounds) * (1 - 1e-12)
+
+
+def test_a_decay_beyond_its_rounds_is_refused() -> None:
+    with pytest.raises(DpflError, match="none numbered 5"):
+        Decay().over(5).now(FIRST, 5, {})
+
+
+@pytest.mark.parametrize("wrong", [{"phases": 0}, {"clip": 0.0}, {"noise": 1.5}, {"clip": -1.0}])
+def test_a_bad_decay_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(DpflError):
+        Decay(**wrong)  # type: ignore[arg-type]
+
+
+FACTS = Facts(
+    None, rate=0.5, multiplier=2.0, clip=1.5, parameters=1000, batches=[10.0, 10.0], weights=[1.0, 1.0], energy=1000.0
+)
+
+
+def seen(norm: float, seed: int = 0) -> Seen:
+    """A round of two clients whose gradients have this norm, with noise as stated."""
+    generator = torch.Generator().manual_seed(seed)
+    direction = torch.ones(1000) / 1000**0.5
+
+    def update() -> Tensor:
+        noise = torch.randn(3, 1000, generator=generator) * 2.0 * 1.5 / 10
+        return -0.5 * (3 * norm * direction + noise.sum(0))
+
+    return Seen(FACTS, 0, 3, torch.zeros(1000), {0: update(), 1: update()})
+
+
+def remembered(losses: list[float], norm: float = 4.0, schedule: Following | None = None) -> dict[str, Tensor]:
+    memory: dict[str, Tensor] = {}
+    for loss in losses:
+        memory = (schedule or Following()).learn(seen(norm), lambda loss=loss: loss, memory)
+    return memory
+
+
+@pytest.mark.parametrize("norm", [2.0, 8.0])
+def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
+    memory = remembered([1.0], norm)
+    assert float(memory["level"]) == pytest.approx(norm, rel=0.05)
+    release = Following().now(FIRST, 1, memory)
+    assert release.clip.level == pytest.approx(float(memory["level"]))
+    assert release.deviation() == pytest.approx(2.0 * release.clip.level)
+
+
+def test_a_level_stays_within_a_span_of_its_start() -> None:
+    for norm, level in ((0.0, 0.15), (400.0, 15.0)):
+        memory = {"level": torch.tensor(norm), "falls": torch.tensor(0)}
+        assert Following().now(FIRST, 1, memory).clip.level == pytest.approx(level)
+
+
+def test_noise_falls_once_a_loss_has_fallen_three_times_running() -> None:
+    schedule = Following(beta=0.9, stride=1)
+    for losses, falls in (([4, 3, 2], 0), ([4, 3, 2, 1], 1), ([4, 3, 2, 1, 0], 2), ([4, 3, 2, 3, 2, 1], 0)):
+        memory = remembered([float(loss) for loss in losses], schedule=schedule)
+        release = schedule.now(FIRST, len(losses), memory)
+        assert release.noise is not None
+        assert release.noise.multiplier == pytest.approx(2.0 * 0.9**falls)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[float]) -> None:
+    """Whatever was released: the event is a function of the round alone, and never of less noise than was drawn."""
+    schedule = Following(beta=0.9, stride=2)
+    release = schedule.now(FIRST, len(losses), remembered(losses, schedule=schedule))
+    assert release.event(1) == schedule.least(FIRST, len(losses)).event(1)
+    assert release.noise is not None
+    assert release.noise.multiplier >= release.multiplier - 1e-12
+
+
+def test_equal_releases_give_an_equal_level() -> None:
+    schedule = Following()
+    one, other = (schedule.learn(seen(3.0), lambda: 1.0, {}) for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not torch.equal(one["level"], schedule.learn(seen(3.0, seed=1), lambda: 1.0, {})["level"])
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"beta": 1.1}, {"patience": 0}, {"span": 0.5}, {"stride": 0}])
+def test_a_bad_follower_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(DpflError, match="needs alpha"):
+        replace(Following(), **wrong)  # type: ignore[arg-type]
