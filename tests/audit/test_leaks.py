@@ -47,11 +47,11 @@ def test_hw_as_published_shows_the_histogram_and_the_weights() -> None:
         dp_fedavg(clipping="public-median", noise_multiplier=1.0),
         dp_fedavg(noise="clients", cohort=3, noise_multiplier=1.0),
         custom(where="round", weights="similarity", noise_multiplier=1.0),
-        custom(where="uploads", weights="similarity", noise_multiplier=1.0),
+        ali_dpfl(mu="paid"),
         custom(where="steps", weights="similarity", steps="ali", noise_multiplier=1.0),
         custom(where="steps", controls=True, noise_multiplier=1.0),
     ],
-    ids=["quantile", "public median", "shared", "trusted survey", "survey", "survey and ali", "controls"],
+    ids=["quantile", "public median", "shared", "trusted survey", "paid slope", "survey and ali", "controls"],
 )
 def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
     assert leaks(made) == []

@@ -40,14 +40,14 @@ def test_the_published_wavelets_are_refuted_by_their_updates_alone() -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_no_run_of_a_sound_system_shows_more_than_is_proven(name: str) -> None:
     for finding in audit(system(name, "sound"), runs=100, rounds=2, games=["whole run", "one run"]).findings:
-        assert finding.verdict in ("consistent", "not testable"), finding
+        assert finding.verdict != "broken", finding
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_proven(name: str) -> None:
     for seed in range(20):
         (finding,) = audit(system(name, "sound"), canaries=200, games=["one run"], seed=seed).findings
-        assert finding.verdict in ("consistent", "not testable"), (seed, finding)
+        assert finding.verdict != "broken", (seed, finding)
 
 
 def test_canary_clients_estimate_what_is_spent_and_say_that_it_is_no_bound() -> None:
