@@ -73,7 +73,7 @@ def test_a_run_is_audited_with_its_own_model(tmp_path: Path) -> None:
     file, run = tmp_path / "experiment.toml", tmp_path / "run"
     file.write_text(EXPERIMENT)
     CliRunner().invoke(app, ["run", str(file), "--out", str(run), "--quiet", "--workers", "1"], catch_exceptions=False)
-    found = told(str(run), "--game", "one release", "--game", "membership")
+    found = told(str(run), "--game", "leaks")
     own = found["games"][-1]
     assert own["game"] == "membership of the run"
     assert "true positives" in own["detail"]

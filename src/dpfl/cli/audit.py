@@ -78,7 +78,7 @@ def audit(
             found.algorithm, delta=delta or found.delta, confidence=confidence, trials=trials, seed=seed, games=game, out=out,
             tell=tell,
         )  # fmt: skip
-        if found.folder and found.experiment and (game is None or "membership" in game):
+        if found.folder and found.experiment:
             tell("membership, on the run's own model")
             report = with_finding(report, _own_membership(found.folder, found.experiment, report.delta, data_dir))
     if as_json:
