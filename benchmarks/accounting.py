@@ -18,18 +18,25 @@ RUNS = (("row 3's run, noise planned", 50, common.TAU), ("317 rounds of MNIST, t
 
 
 class Stopwatch:
-    """The time inside a set of functions; one called by another of them counts once.
+    """By how much a set of functions makes a run longer: the time that its main thread is inside one of them, waiting included;
+    one called by another of them counts once.
 
-    For the main thread what the clock says, waiting included; for others, which work beside it, the processor's time.
+    What another thread does meanwhile makes the run longer only where the main thread waits for it, and that wait is in the
+    sum. Its processor time is kept apart, in `beside`: where every core is busy it comes on top.
     """
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
+        self.beside: dict[str, float] = {}
         self._here = threading.local()
 
     @property
     def seconds(self) -> float:
         return sum(self.parts.values())
+
+    def clear(self) -> None:
+        self.parts.clear()
+        self.beside.clear()
 
     def time(self, owner: Any, name: str) -> None:
         """Put a timed function in the place of the one that the class or module holds."""
@@ -44,13 +51,14 @@ class Stopwatch:
         def timed(*arguments: Any, **named: Any) -> Any:
             if getattr(self._here, "inside", False):
                 return function(*arguments, **named)
-            clock = time.perf_counter if threading.current_thread() is threading.main_thread() else time.thread_time
+            main = threading.current_thread() is threading.main_thread()
+            clock, parts = (time.perf_counter, self.parts) if main else (time.thread_time, self.beside)
             self._here.inside, start = True, clock()
             try:
                 return function(*arguments, **named)
             finally:
                 self._here.inside = False
-                self.parts[function.__qualname__] = self.parts.get(function.__qualname__, 0.0) + clock() - start
+                parts[function.__qualname__] = parts.get(function.__qualname__, 0.0) + clock() - start
 
         return timed
 
@@ -67,8 +75,8 @@ def watch() -> Stopwatch:
         (prepare, ("with_planned_noise",)),
         (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
         (accounts.Meter, ("at_most",)),
-        (Node, ("_release_name", "_randomness", "_debit_begun", "_debit", "_await")),
-        (Ledger, ("open", "read", "epoch", "spent", "remaining", "debit", "epsilon")),
+        (Node, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
+        (Ledger, ("open", "read", "close", "epoch", "spent", "remaining", "debit", "epsilon", "_flush")),
         (Accountant, ("epsilon",)),
     ):
         for name in names:
@@ -84,13 +92,15 @@ def share(rounds: int, tau: int) -> Iterator[dict[str, Any]]:
     )
     yield {}
     while True:
-        clock, stopwatch.parts = Ticks(), {}
+        clock = Ticks()
+        stopwatch.clear()
         budget = dpfl.Budget(epsilon=2.0, delta=common.DELTA, rounds=rounds)
         result = train(dpfl.models.cnn(), federation, algorithm, budget, progress=clock)
         read = clock.read()
         yield read | {
             "accounting": stopwatch.seconds,
-            "parts": stopwatch.parts,
+            "parts": dict(stopwatch.parts),
+            "beside": sum(stopwatch.beside.values()),
             "percent": 100 * stopwatch.seconds / read["seconds"],
             "epsilon": result.privacy.proven,
             "accuracy": result.accuracy,
@@ -110,6 +120,7 @@ def run(bench) -> list[Line]:
             continue
         parts = sorted(found.repetitions[0]["parts"].items(), key=lambda part: -part[1])[:3]
         most = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts)
-        note = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s: {most}"
+        sums = f"{found.median('accounting'):.2f} s of {found.median('seconds'):.1f} s"
+        note = f"{sums}: {most}; beside it {found.median('beside'):.2f} s of the ledger's thread"
         lines.append(Line.of(8, title, "accounting / run", found.values("percent"), at_most(2), " %", note))
     return lines

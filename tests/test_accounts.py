@@ -19,7 +19,7 @@ PLD = accountant("pld")
 @pytest.mark.parametrize("start", [{}, {EVENT: 40}, {OTHER: 30}])
 @pytest.mark.parametrize("end", [1, 7, 20, 61])
 def test_the_meter_is_never_below_the_true_epsilon_and_ends_at_it(start: dict[object, int], end: int) -> None:
-    meter = Meter((frozenset(start.items()),), lambda count: {EVENT: count}, 1e-5, "pld", end)
+    meter = Meter((frozenset(start.items()),), lambda count: {EVENT: count}, 1e-5, "pld", end, EVENT)
     for releases in {1, 2, end // 2, end - 1, end} - {0}:
         assert meter.at_most(releases) >= PLD.epsilon(add(start, EVENT, releases), 1e-5)
     final = PLD.epsilon(add(start, EVENT, end), 1e-5)
@@ -29,7 +29,7 @@ def test_the_meter_is_never_below_the_true_epsilon_and_ends_at_it(start: dict[ob
 @given(end=st.integers(1, 500), step=st.integers(1, 40), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_meter_never_goes_down_and_never_below_the_truth(end: int, step: int, data: st.DataObject) -> None:
-    meter = Meter((frozenset(),), lambda count: {EVENT: count}, 1e-5, "rdp", end)
+    meter = Meter((frozenset(),), lambda count: {EVENT: count}, 1e-5, "rdp", end, EVENT)
     releases = data.draw(st.integers(1, end + 10))
     truth = accountant("rdp").epsilon({EVENT: releases}, 1e-5)
     assert meter.at_most(releases) >= truth
@@ -37,9 +37,18 @@ def test_the_meter_never_goes_down_and_never_below_the_truth(end: int, step: int
 
 
 def test_the_meter_is_no_further_off_than_a_twentieth_of_the_run() -> None:
-    meter = Meter((frozenset(),), lambda count: {EVENT: count}, 1e-5, "rdp", 400)
+    meter = Meter((frozenset(),), lambda count: {EVENT: count}, 1e-5, "rdp", 400, EVENT)
     for releases in range(1, 401):
         assert meter.at_most(releases) <= accountant("rdp").epsilon({EVENT: releases + 20}, 1e-5)
+
+
+@pytest.mark.parametrize("start", [{}, {OTHER: 30}])
+def test_between_its_marks_the_tight_meter_is_hardly_above_the_truth_and_never_above_the_end(start: dict[object, int]) -> None:
+    meter = Meter((frozenset(start.items()),), lambda count: {EVENT: count}, 1e-5, "pld", 200, EVENT)
+    for mark in (10, 50, 190):
+        truth = PLD.epsilon(add(start, EVENT, mark), 1e-5)
+        assert truth <= meter.at_most(mark) <= truth * 1.005
+        assert meter.at_most(mark) == meter.at_most(mark - 3) <= meter.at_most(200)
 
 
 def accounts(folder: Path, algorithm: Algorithm, run: str = "run", limit: Limit | None = None) -> Accounts:

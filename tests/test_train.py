@@ -23,7 +23,7 @@ from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.runs import Row
+from dpfl.runs import Row, RunFolder
 from tests.conftest import MODEL, small_federation
 
 Train = Callable[..., dpfl.Result]
@@ -564,3 +564,28 @@ def test_mixed_kinds_of_sampling_on_one_ledger_are_refused_before_training(
     with pytest.raises(DpflError, match="neighbours"):
         train(crowd, dp_fedavg(cohort=8, sampling="fixed-size", noise_multiplier=1.0), rounds=1, ledger=tmp_path / "ledgers")
     assert counts(tmp_path / "ledgers") == before
+
+
+def test_secure_noise_is_asked_for_by_name_and_costs_the_same(federation, train):
+    algorithm = fedavg_dp(noise_multiplier=1.0)
+    plain = train(federation, algorithm, out="plain", rounds=2, entropy="system")
+    secure = train(federation, algorithm, out="secure", rounds=2, entropy="system", noise="secure")
+    assert secure.privacy.proven == plain.privacy.proven
+    recorded = RunFolder.open(secure.folder).experiment()["resolved"]
+    assert recorded["noise"] == "secure"
+    assert recorded["algorithm"]["samples"]["noise"]["kind"] == "SecureGaussian"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "words"),
+    [
+        (fedavg_dp(noise_multiplier=1.0), {"noise": "secure"}, "privacy.entropy = 'system'"),
+        (fedavg_dp(noise_multiplier=1.0), {"noise": "safe"}, "not 'safe'"),
+        (dpfl.algorithms.hw_dpfl(noise_multiplier=1.0), {"noise": "secure", "entropy": "system"}, "label histograms"),
+        (dpfl.algorithms.fedavg(), {"noise": "secure", "entropy": "system"}, "adds no noise"),
+        (dpfl.algorithms.dp_sgd_wav(noise_multiplier=1.0), {"noise": "secure", "entropy": "system"}, "Haar"),
+    ],
+)
+def test_secure_noise_that_would_not_be_secure_is_refused(federation, train, algorithm, options, words):
+    with pytest.raises(DpflError, match=words):
+        train(federation, algorithm, rounds=1, **options)

@@ -13,9 +13,9 @@ from dpfl.algorithms import Algorithm
 from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.accountant import Accountant
+from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
-from dpfl.privacy.events import Event, Spent, add_all, describe, neighbours_of
+from dpfl.privacy.events import Event, Spent, add_all, describe, encode, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -116,7 +116,8 @@ class Accounts:
         starts = {frozenset(add_all(spent, self.algorithm.before).items()) for spent in self.spent(besides=self.run)}
         end = min(max(remaining), horizon or MOST)
         spending = partial(self.algorithm.spending, population=self._population)
-        return Meter(tuple(starts), spending, self.delta, self.accountant, end)
+        alike = None if self.algorithm.schedule else self.event
+        return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
 
     def check_kept(self, used: Sequence[int]) -> None:
         """A resumed run finds at least its own debits of before, or its ledgers are not those that it had."""
@@ -154,15 +155,19 @@ class Accounts:
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
+            stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
         )
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        own = {event: count - self.algorithm.before.get(event, 0) for event, count in spent.items()}
+        return self.algorithm.claim.epsilon(self._stated(spent), self.delta)
+
+    def _stated(self, spent: Spent) -> Spent:
+        own = {event: max(count - self.algorithm.before.get(event, 0), 0) for event, count in spent.items()}
         if self.algorithm.schedule is None:
-            own = {self.algorithm.stated_event(self._population): max(own.get(self.event, 0), 0)}
-        return self.algorithm.claim.epsilon(own, self.delta)
+            return {self.algorithm.stated_event(self._population): own.get(self.event, 0)}
+        return {event: count for event, count in own.items() if count}
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(
@@ -198,18 +203,40 @@ class Meter:
     delta: float
     accountant: str
     end: int
+    event: Event | None = None
+    """Of every release, where all are alike."""
 
     def at_most(self, releases: int) -> float:
-        by = accountant(self.accountant)
         mark = self._mark(releases)
-        return max((by.quick or by).epsilon(add_all(dict(start), self.spending(mark)), self.delta) for start in self.starts)
+        return max(self._figure(start, mark) for start in self.starts)
+
+    def _figure(self, start: frozenset[tuple[Event, int]], mark: int) -> float:
+        """Between even marks by a rough PLD that grows from mark to mark, and never above the figure at the end."""
+        by, total = accountant(self.accountant), partial(add_all, dict(start))
+        if by.quick is None or self.event is None or mark >= self.end or not self._even:
+            return (by.quick or by).epsilon(total(self.spending(mark)), self.delta)
+        end = by.quick.epsilon(total(self.spending(self.end)), self.delta)
+        if end > HUGE:
+            return by.quick.epsilon(total(self.spending(mark)), self.delta)
+        return min(end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta))
+
+    @property
+    def _even(self) -> bool:
+        return self.end < MOST
+
+    @property
+    def _stride(self) -> int:
+        return max(1, math.ceil(self.end / GRID))
 
     def _mark(self, releases: int) -> int:
         """Even marks up to a known end; where there is none, each a fifth beyond the last."""
-        if self.end >= MOST or releases > self.end:
+        if not self._even or releases > self.end:
             return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
-        stride = max(1, math.ceil(self.end / GRID))
-        return min(math.ceil(releases / stride) * stride, self.end)
+        return min(math.ceil(releases / self._stride) * self._stride, self.end)
+
+
+def _releases_made(spent: Spent) -> int:
+    return sum(spent.values())
 
 
 def _releases(spent: Sequence[Spent]) -> dict[str, int]:

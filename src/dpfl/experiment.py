@@ -24,8 +24,8 @@ DEMO: dict[str, Any] = {
     "seed": 0,
     "data": {"name": "mnist-sample", "partition": "dirichlet", "clients": 10},
     "model": {"name": "cnn"},
-    "algorithm": {"name": "fedavg-dp", "tau": 1},
-    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 100},
+    "algorithm": {"name": "ali-dpfl", "sampling_rate": 0.1, "noise_multiplier": 1.4, "rate": 1.5, "whole_budget": True},
+    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 80},
 }
 """What `dpfl run` runs without a file."""
 
@@ -58,7 +58,7 @@ class ModelSection(OpenSection):
 
 
 class AlgorithmSection(OpenSection):
-    name: str = "fedavg-dp"
+    name: str = "ali-dpfl"
 
 
 class BudgetSection(Section):
@@ -73,6 +73,7 @@ class PrivacySection(Section):
     accountant: str | None = None
     ledger: str | None = None
     entropy: str = "keyed"
+    noise: str = "plain"
 
 
 class EngineSection(Section):
@@ -130,6 +131,7 @@ class Experiment(Section):
             accountant=self.privacy.accountant,
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,
+            noise=self.privacy.noise,
             evaluate_every=self.evaluate.every,
             progress=progress,
             resume=resume,
@@ -139,10 +141,18 @@ class Experiment(Section):
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
     """The experiment of a file (the demo's without one), with `section.key=value` settings on top."""
-    content = _read(path) if path else copy.deepcopy(DEMO)
+    content = _read(path) if path else _demo(settings)
     for setting in settings:
         _set(content, setting)
     return parse(content)
+
+
+def _demo(settings: Sequence[str]) -> dict[str, Any]:
+    """Options that suit the demo's system go with it where another is asked for."""
+    content = copy.deepcopy(DEMO)
+    if any(setting.replace(" ", "").startswith("algorithm.name=") for setting in settings):
+        content["algorithm"] = {}
+    return content
 
 
 def parse(content: Mapping[str, Any]) -> Experiment:
@@ -166,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _set(content: dict[str, Any], setting: str) -> None:
     key, equals, text = setting.partition("=")
     if not equals or not key:
-        raise DpflError(f"--set takes section.key=value, such as algorithm.tau=3, not {setting!r}.")
+        raise DpflError(f"--set takes section.key=value, such as budget.rounds=5, not {setting!r}.")
     *sections, last = key.strip().split(".")
     for section in sections:
         content = content.setdefault(section, {})

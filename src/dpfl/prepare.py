@@ -26,10 +26,10 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module, refuse_batch_statistics
 from dpfl.models.flat import evaluating
 from dpfl.planner import with_planned_noise
-from dpfl.privacy import Budget, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
+from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
-from dpfl.runs import RunFolder, vector_sha256, without_none
+from dpfl.runs import RunFolder, code_sha256, vector_sha256, without_none
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -62,6 +62,7 @@ def prepare(
     accountant: str | None,
     ledger: Path | str | None,
     entropy: str,
+    noise: str,
     evaluate_every: int | None,
     progress: Progress,
     resume: bool,
@@ -71,11 +72,12 @@ def prepare(
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, federation, described, flat, budget, seed, entropy, by, ledger, experiment)
+    record = _record(algorithm, federation, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
@@ -127,10 +129,20 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
             final_layer(model, federation.train.x[:1])
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
+    _check_batches(algorithm, federation)
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
+
+
+def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
+    batches = algorithm.samples.sampling if algorithm.samples else None
+    if isinstance(batches, FixedSize) and batches.size > (least := min(federation.sizes)):
+        raise DpflError(
+            f"Batches have {batches.size} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
+            "clients more."
+        )
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
@@ -161,7 +173,7 @@ def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFo
 
 def _record(
     algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
-    by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+    noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
@@ -169,6 +181,7 @@ def _record(
         "resolved": {
             "seed": seed,
             "entropy": entropy,
+            "noise": noise,
             "accountant": by,
             "model": model.name,
             "model_options": {name: describe(value) for name, value in model.options},
@@ -182,6 +195,7 @@ def _record(
             "federation": federation.sha256,
             "train": federation.train.sha256,
             "test": federation.test.sha256,
+            "code": code_sha256(),
             "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
         },
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
@@ -204,6 +218,14 @@ def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
             thing = "data" if what == "federation" else "model"
             raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
     return str(before["run"]["id"])
+
+
+def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
+    if noise not in ("plain", "secure"):
+        raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
+    if noise == "secure" and entropy != "system":
+        raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
+    return algorithm.secured() if noise == "secure" else algorithm
 
 
 def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:

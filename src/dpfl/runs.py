@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -148,7 +149,17 @@ class RunFolder:
             name: vector[layout.span(entry)].reshape(shape).clone()
             for entry, (name, shape) in enumerate(zip(layout.names, layout.shapes, strict=True))
         }
-        save_file(tensors, self.file("model.safetensors"))
+        save_file(tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)})
+
+    def weights_sha256(self) -> str:
+        """Of the model's weights as they lie in the file, one after another in the order of the model."""
+        path = self.file("model.safetensors")
+        try:
+            with safe_open(path, "pt") as file:
+                names = json.loads(file.metadata()["names"])
+                return vector_sha256(torch.cat([file.get_tensor(name).reshape(-1).float() for name in names]))
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DpflError(f"The model {path} is damaged ({error}); restore it from a copy.") from error
 
     def metrics(self) -> Metrics:
         return Metrics(self.file("metrics.sqlite"))
@@ -237,7 +248,14 @@ def without_none(value: Any) -> Any:
     return value
 
 
-def vector_sha256(vector: Tensor) -> str:
-    import hashlib
+def code_sha256() -> str:
+    """Of the package as it is installed: every Python file with its path."""
+    root, digest = Path(__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
 
+
+def vector_sha256(vector: Tensor) -> str:
     return hashlib.sha256(vector.detach().to(torch.float32).contiguous().numpy().tobytes()).hexdigest()

@@ -65,6 +65,7 @@ def train(
     accountant: str | None = None,
     ledger: Path | str | None = None,
     entropy: str = "keyed",
+    noise: str = "plain",
     evaluate_every: int | None = None,
     progress: Progress | None = None,
     resume: bool = False,
@@ -77,7 +78,8 @@ def train(
     """
     job = prepare(
         model, federation, algorithm, budget, seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
-        entropy=entropy, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume, experiment=experiment,
+        entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
+        experiment=experiment,
     )  # fmt: skip
     job.recorder.progress.start(job)
     try:

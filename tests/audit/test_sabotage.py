@@ -41,13 +41,13 @@ def reuse_a_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one of every task, or all of them where a task has one."""
-    honest = Ledger.debit
+    honest = Ledger._enter
 
-    def forgetful(self: Ledger, run: str, entry: str, event: Event, count: int, *rest: Any) -> None:
+    def forgetful(self: Ledger, run: str, release: str, event: Event, count: int, *rest: Any) -> None:
         if count > 1:
-            honest(self, run, entry, event, count - 1, *rest)
+            honest(self, run, release, event, count - 1, *rest)
 
-    monkeypatch.setattr(Ledger, "debit", forgetful)
+    monkeypatch.setattr(Ledger, "_enter", forgetful)
 
 
 def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from dpfl.cli import main
 from dpfl.privacy import Ledger
 
 SMALL = [
-    "--set", "model.name=mlp", "--set", "model.hidden=16", "--set", "algorithm.noise_multiplier=1.0", "--set",
-    "data.clients=4", "--workers", "1", "--quiet",
+    "--set", "model.name=mlp", "--set", "model.hidden=16", "--set", "algorithm.name=fedavg-dp", "--set",
+    "algorithm.noise_multiplier=1.0", "--set", "data.clients=4", "--workers", "1", "--quiet",
 ]  # fmt: skip
 
 
@@ -122,7 +122,8 @@ def test_a_run_shows_its_statement_to_people(capsys, tmp_path):
         (["budget.epsilonn=3"], ["budget.epsilonn", "did you mean 'epsilon'"]),
         (["bugdet.epsilon=3"], ["bugdet", "did you mean 'budget'"]),
         (["algorithm.name=fedavg-pd"], ["fedavg-pd", "did you mean 'fedavg-dp'"]),
-        (["algorithm.tauu=3"], ["tauu", "did you mean 'tau'"]),
+        (["algorithm.ratee=3"], ["ratee", "did you mean 'rate'"]),
+        (["algorithm.name=fedavg-dp", "algorithm.tauu=3"], ["tauu", "did you mean 'tau'"]),
         (["model.name=cn"], ["cn", "cnn"]),
         (["data.name=mnits"], ["mnits", "mnist"]),
         (["data.partition=dirichlett"], ["dirichlet"]),
@@ -133,7 +134,19 @@ def test_a_run_shows_its_statement_to_people(capsys, tmp_path):
         (["budget.rounds=many"], ["budget.rounds", "integer"]),
         (["algorithm.clip=0"], ["clip level must be a positive number"]),
         (["algorithm.sampling_rate=1.5"], ["sampling rate"]),
-        (["algorithm.tau=0"], ["tau must be at least 1"]),
+        (["algorithm.name=fedavg-dp", "algorithm.tau=0"], ["tau must be at least 1"]),
+        (["algorithm.variant=sonud"], ["sonud", "did you mean 'sound'"]),
+        (["algorithm.mu=rough"], ["mu is released", "'rough'"]),
+        (["algorithm.mu=public"], ["public_clients"]),
+        (["algorithm.name=dp-sgd-wav", "algorithm.haar_weights=papers"], ["papers", "paper"]),
+        (["algorithm.name=dp-sgd-wav", "algorithm.haar_weights=matched"], ["energy of each band"]),
+        (["algorithm.name=hw-dpfl", "algorithm.batch_size=500"], ["500 samples", "batch_size"]),
+        (["algorithm.name=dyn-dp-sgd", "algorithm.phases=0"], ["at least 1 phase"]),
+        (["algorithm.name=dp-ftrl", "algorithm.cohort=11"], ["11", "10"]),
+        (["algorithm.name=dp-ftrl", "algorithm.cohort=5", "algorithm.bands=3"], ["every 2 rounds"]),
+        (["algorithm.name=nbafl", "algorithm.clip=-1"], ["clip"]),
+        (["algorithm.name=pe-dpfl", "algorithm.share=-1"], ["share"]),
+        (["algorithm.name=custom", "algorithm.steps=alli"], ["alli", "did you mean 'ali'"]),
         (["algorithm.rate=0"], ["learning rate must be above 0"]),
         (["algorithm.noise_multiplier=0"], ["noise multiplier must be a positive number"]),
         (["privacy.accountant=gdp-clt"], ["approximation", "pld"]),

@@ -18,7 +18,8 @@ from dpfl.privacy import Ledger
 
 ROUNDS, TAU, CLIENTS = 24, 2, 3
 SETTINGS = [
-    f"budget.rounds={ROUNDS}", f"algorithm.tau={TAU}", f"data.clients={CLIENTS}", "algorithm.noise_multiplier=1.0",
+    f"budget.rounds={ROUNDS}", "algorithm.name=fedavg-dp", f"algorithm.tau={TAU}", f"data.clients={CLIENTS}",
+    "algorithm.noise_multiplier=1.0",
     "algorithm.sampling_rate=0.1", "model.name=mlp", "model.hidden=32", "budget.epsilon=40",
 ]  # fmt: skip
 COMMAND = [sys.executable, "-c", "from dpfl.cli import main; main()", "run", "--quiet", "--json"]

@@ -99,23 +99,19 @@ class Collapses(Watcher):
 
 def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
     """Between the owner's consent and the flush to disk: as long as training takes, and `then`."""
-    debit, await_, trained = Ledger.debit, Node._await, threading.Event()
+    flush, await_, trained = Ledger._flush, Node._await, threading.Event()
 
     def awaited(self: Node, *values: Any) -> None:
         trained.set()
         await_(self, *values)
 
-    def slowly(self: Ledger, *values: Any) -> None:
-        *most, allowed = values
-
-        def consent() -> None:
-            allowed()
+    def slowly(self: Ledger) -> None:
+        with self._errors(), self._undone_on_failure():
             assert trained.wait(timeout=60)
             then()
+        flush(self)
 
-        debit(self, *most, consent)
-
-    monkeypatch.setattr(Ledger, "debit", slowly)
+    monkeypatch.setattr(Ledger, "_flush", slowly)
     monkeypatch.setattr(Node, "_await", awaited)
 
 
@@ -304,7 +300,7 @@ def test_torch_s_own_random_state_neither_changes_nor_matters(tmp_path: Path, ta
     vector, node = start(Random()), Node(site(tmp_path, Random()))
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    update = node.work(task, vector, "a").update
+    update = node.work(task, vector, "a").update.clone()
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(8)
     assert torch.equal(node.work(task, vector, "a").update, update)

@@ -58,6 +58,16 @@ def test_planned_noise_by_the_tight_accountant():
     assert_least(plan, 2.0, found, PLD)
 
 
+def test_planned_noise_is_the_least_that_either_bound_of_the_tight_accountant_accepts():
+    """Over very many steps with much noise RDP is below the PLD, whose grid tells; over few it is above."""
+
+    def plan(steps):
+        return lambda z: {poisson(0.001, z): steps}
+
+    assert noise_for(plan(300_000), 0.3, DELTA, PLD) == noise_for(plan(300_000), 0.3, DELTA, RDP)
+    assert noise_for(plan(300), 0.3, DELTA, PLD) < noise_for(plan(300), 0.3, DELTA, RDP)
+
+
 def test_planned_noise_covers_every_event_of_a_plan():
     def plan(z):
         return {poisson(0.02, z): 200, dp.GaussianDpEvent(20.0): 3}

@@ -3,6 +3,7 @@
 import multiprocessing
 import random
 import sqlite3
+import threading
 import time
 
 import dp_accounting as dp
@@ -15,7 +16,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import add
-from dpfl.privacy.ledger import UNIQUE
+from dpfl.privacy.ledger_file import UNIQUE
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full
 
@@ -122,6 +123,74 @@ def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted
     assert ledger.spent() == granted
     assert ledger.epsilon(LIMIT.delta, "rdp") <= LIMIT.epsilon
     ledger.close()
+
+
+def test_a_debit_is_not_there_before_its_flush_and_there_after_it_in_any_thread(path, ledger):
+    flush = ledger.begin("run", "a", EVENT, 10)
+    assert Ledger.read(path).spent() == {}
+    thread = threading.Thread(target=flush)
+    thread.start()
+    thread.join(60)
+    assert Ledger.read(path).spent() == {EVENT: 10}
+
+
+def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path, ledger):
+    """Fault: what was spent remembered from before, while another program spends the rest."""
+    ledger.debit("run", "a", EVENT, ROOM - 5)
+    other = Ledger.read(path)
+    other.debit("another run", "b", EVENT, 3)
+    with pytest.raises(Refused):
+        ledger.debit("run", "c", EVENT, 3)
+    ledger.debit("run", "d", EVENT, 1)
+    with pytest.raises(Refused):
+        other.debit("another run", "e", EVENT, 2)
+    other.debit("another run", "f", EVENT, 1)
+    assert ledger.spent() == other.spent() == {EVENT: ROOM}
+
+
+def test_debits_that_another_program_slips_in_under_an_old_number_count_at_the_next_debit(path, ledger):
+    ledger.debit("run", "a", EVENT, 1)
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO debits (id, run, release, event, count, at) VALUES (-7, 'run', 'b', 1, ?, 0)", (ROOM - 1,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(Refused):
+        ledger.debit("run", "c", EVENT, 1)
+
+
+def test_a_limit_that_the_owner_sets_in_between_holds_at_the_next_debit(path, ledger):
+    ledger.debit("run", "a", EVENT, 1)
+    least = LIMIT.remaining({}, EVENT) // 2
+    other = Ledger.read(path)
+    other.set_limit(Limit(accountant("rdp").epsilon({EVENT: least}, LIMIT.delta), LIMIT.delta, "rdp"))
+    with pytest.raises(Refused):
+        ledger.debit("run", "b", EVENT, least)
+    ledger.set_limit(LIMIT)
+    ledger.debit("run", "c", EVENT, least)
+
+
+def test_a_debit_that_failed_is_not_remembered_as_spent(path, ledger, monkeypatch):
+    ledger.debit("run", "a", EVENT, 1)
+    flush = ledger.begin("run", "b", EVENT, ROOM - 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "_connection", Broken(ledger._connection))
+        with pytest.raises(DpflError, match="nothing was released"):
+            flush()
+    ledger.debit("run", "c", EVENT, ROOM - 1)
+    assert ledger.spent() == {EVENT: ROOM}
+
+
+class Broken:
+    """A connection whose disk is full."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.in_transaction = True
+
+    def execute(self, statement):
+        if statement == "COMMIT":
+            raise sqlite3.OperationalError("database or disk is full")
+        return self.connection.execute(statement)
 
 
 # Append-only

@@ -12,7 +12,7 @@ from dpfl.privacy.statement import figure
 
 KEYS = {
     "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
-    "releases", "assumptions",
+    "releases", "stated", "assumptions",
 }  # fmt: skip
 
 

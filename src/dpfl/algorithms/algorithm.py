@@ -163,6 +163,18 @@ class Algorithm:
             return replace(self, uploads=replace(self.uploads, noise=Gaussian(multiplier)))
         return replace(self, clients=self.clients.with_noise(multiplier))
 
+    def secured(self) -> Algorithm:
+        """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
+        field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
+        survey = self.weights.survey
+        if survey and survey.multiplier is not None:
+            raise DpflError("privacy.noise = 'secure' does not cover label histograms; choose weights that ask for none.")
+        if self.steps.extra or (self.schedule and self.schedule.follows):
+            raise DpflError("privacy.noise = 'secure' covers neither paid slopes nor noise that follows what was released.")
+        if field is None or self.release is None:
+            raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
+        return replace(self, **{field: self.release.secured()})  # type: ignore[arg-type]
+
     def fitted(self, layout: Layout) -> Algorithm:
         """For a model: releases of Haar coefficients have to know where its parameters end."""
         ends = (*layout.offsets[1:], layout.size)

@@ -68,7 +68,7 @@ class Clients:
     def update(self, node: Node, task: Task) -> np.ndarray:
         update = node.work(task, self.vector, "").update
         assert update is not None
-        return update.numpy()
+        return update.numpy().copy()  # its memory may be used again
 
     def played(self, node: Node, client: int, first: int, rounds: int) -> np.ndarray:
         """What the server sees of a client in these rounds: (rounds, parameters)."""

@@ -92,7 +92,7 @@ def _play(
         def ask(order: Order) -> list[Reply]:
             replies = engine.run(order)
             kept.orders.append(order)
-            kept.replies.append(replies)
+            kept.replies.append(copy.deepcopy(replies))  # the memory of an update may be used again
             return replies
 
         # A loss on public data is a function of the model; any will do.

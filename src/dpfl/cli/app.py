@@ -13,6 +13,7 @@ from rich.console import Console
 from dpfl import __version__
 from dpfl.cli import algorithms as algorithm_commands
 from dpfl.cli import audit as audit_commands
+from dpfl.cli import certificate as certificate_commands
 from dpfl.cli import data as data_commands
 from dpfl.cli import ledger as ledger_commands
 from dpfl.errors import DpflError
@@ -32,8 +33,11 @@ app = typer.Typer(
 )
 app.add_typer(data_commands.app, name="data")
 app.add_typer(ledger_commands.app, name="ledger")
+app.add_typer(certificate_commands.key_app, name="key")
 app.command()(algorithm_commands.algorithms)
 app.command()(audit_commands.audit)
+app.command()(certificate_commands.certify)
+app.command()(certificate_commands.verify)
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,8 @@ from dpfl.privacy.histogram import Survey
 from dpfl.privacy.randomness import scoped
 
 OPEN_LEDGERS = 256
+DIGESTED = 256
+"""Rows that are copied at a time to digest a client's data."""
 
 
 class Buildable(Protocol):
@@ -64,11 +65,12 @@ def ledger_path(folder: Path, client: int) -> Path:
 
 
 class Node:
-    """Works for any client of its site, one task at a time."""
+    """Works for any client of its site, one task at a time; an update is valid until the next."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
         self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
+        self._room = torch.empty_like(self.model.vector)
         self._gradients: dict[Groups, ClippedGradients] = {}
         self._ledgers: dict[int, Ledger] = {}
         self._epochs: dict[int, int] = {}
@@ -82,16 +84,16 @@ class Node:
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
             return self._reply(task, vector, randomness, correction)
-        debit = self._debit_begun(task, name, *paid)
         try:
-            if not debit.done() or not debit.exception():
-                reply = self._reply(task, vector, randomness, correction)
-        finally:
-            self._await(debit)
-        refusal = debit.exception()
-        if isinstance(refusal, Refused):
+            flush = self._debit(task, name, *paid)
+        except Refused as refusal:
             return Reply(task.client, refused=str(refusal))
-        debit.result()
+        writing = self._clerk.submit(flush)
+        try:
+            reply = self._reply(task, vector, randomness, correction)
+        finally:
+            self._await(writing)
+        writing.result()
         return reply
 
     def _paid(self, task: Task) -> tuple[Event, int] | None:
@@ -107,17 +109,9 @@ class Node:
             return event, task.steps + task.slope
         return None
 
-    def _await(self, debit: Future[None]) -> None:
+    def _await(self, writing: Future[None]) -> None:
         """What of the flush training did not cover."""
-        wait([debit])
-
-    def _debit_begun(self, task: Task, name: str, event: Event, count: int) -> Future[None]:
-        """Until the owner's limits are known to allow it, or to forbid it."""
-        known = threading.Event()
-        debit = self._clerk.submit(self._debit, task, name, event, count, known.set)
-        debit.add_done_callback(lambda _: known.set())
-        known.wait()
-        return debit
+        writing.exception()
 
     def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
         if task.survey:
@@ -158,10 +152,10 @@ class Node:
         layout = self.model.layout
         ends = (*layout.offsets, layout.size)
         if isinstance(clip, Model):
-            clipped, inside = clip_vector(self.model.read(), clip, layout.names, ends)
-            return clipped - vector, inside
-        update = self.model.vector - vector
-        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends)
+            clipped, inside = clip_vector(self.model.vector, clip, layout.names, ends, out=self._room)
+            return clipped.sub_(vector), inside
+        update = torch.sub(self.model.vector, vector, out=self._room)
+        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends, out=update)
 
     def _answer(self, task: Task, survey: Survey, randomness: Randomness) -> np.ndarray:
         labels = self.site.y[self.site.clients[task.client]].numpy()
@@ -216,15 +210,15 @@ class Node:
         randomness = self.site.randomness
         if debits and isinstance(randomness, Keyed):
             if client not in self._epochs:
-                self._epochs[client] = self._clerk.submit(lambda: self._ledger(client).epoch(self.site.run)).result()
+                self._epochs[client] = self._ledger(client).epoch(self.site.run)
             randomness = Keyed(randomness.seed, self._epochs[client])
         return scoped(randomness, name) if name else randomness
 
-    def _debit(self, task: Task, name: str, event: Event, count: int, allowed: Callable[[], None]) -> None:
-        """In the clerk's thread, which alone opens ledgers."""
+    def _debit(self, task: Task, name: str, event: Event, count: int) -> Callable[[], None]:
+        """The owner's consent; what is returned writes it to the disk."""
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.site.run}/{name}{fresh}"
-        self._ledger(task.client).debit(self.site.run, entry, event, count, self.site.limit, task.horizon, allowed)
+        return self._ledger(task.client).begin(self.site.run, entry, event, count, self.site.limit, task.horizon)
 
     def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
@@ -237,10 +231,10 @@ class Node:
 
     def _data_digest(self, client: int) -> str:
         if client not in self._digests:
-            rows = self.site.clients[client]
             digest = hashlib.sha256()
-            for tensor in (self.site.x[rows], self.site.y[rows]):
-                digest.update(tensor.contiguous().numpy().data)
+            for tensor in (self.site.x, self.site.y):
+                for rows in self.site.clients[client].split(DIGESTED):
+                    digest.update(tensor[rows].contiguous().numpy().data)
             self._digests[client] = digest.hexdigest()
         return self._digests[client]
 
@@ -253,9 +247,9 @@ class Node:
         return self._ledgers[client]
 
     def close(self) -> None:
-        for ledger in self._ledgers.values():
-            self._clerk.submit(ledger.close)
         self._clerk.shutdown()
+        for ledger in self._ledgers.values():
+            ledger.close()
 
 
 def _keyed(randomness: Randomness, task: Task, purpose: str) -> np.random.Generator:

@@ -49,15 +49,25 @@ def one_thread() -> Iterator[None]:
 class InProcess:
     def __init__(self, site: Site) -> None:
         self._node = Node(site)
+        self._updates = torch.empty(0, self._node.model.layout.size)
 
     def run(self, order: Order) -> list[Reply]:
+        """Updates are valid until the next call: the room for them is used again."""
+        self._updates = _room(self._updates, len(order.tasks))
         with one_thread():
-            return [
-                _work(self._node, task, order.vector, order.digest, order.corrections.get(task.client)) for task in order.tasks
-            ]
+            return [self._reply(order, task, row) for task, row in zip(order.tasks, self._updates, strict=False)]
+
+    def _reply(self, order: Order, task: Task, row: Tensor) -> Reply:
+        reply = _work(self._node, task, order.vector, order.digest, order.corrections.get(task.client))
+        return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
     def close(self) -> None:
         self._node.close()
+
+
+def _room(updates: Tensor, clients: int) -> Tensor:
+    """A row a client; memory that was used before costs less than new pages."""
+    return updates if len(updates) >= clients else torch.empty(clients, updates.shape[1])
 
 
 def _work(node: Node, task: Task, vector: Tensor, digest: str, correction: Tensor | None) -> Reply:
@@ -179,8 +189,7 @@ class Workers:
     def run(self, order: Order) -> list[Reply]:
         """Updates are valid until the next call: the room for them is used again."""
         self._vector.copy_(order.vector)
-        if len(self._updates) < len(order.tasks):
-            self._updates = torch.empty(len(order.tasks), self._updates.shape[1])
+        self._updates = _room(self._updates, len(order.tasks))
         room = dict(zip((task.client for task in order.tasks), self._updates, strict=False))
         waiting = deque(sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps))
         # A second task in hand saves a worker the wait for the next; of few tasks it could leave another worker idle.

@@ -16,12 +16,13 @@ from typing import Any
 
 import dp_accounting as dp
 import numpy as np
-from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from dp_accounting.rdp import RdpAccountant
 from scipy.special import log_ndtr, ndtr
 
 from dpfl.errors import DpflError
 from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
+from dpfl.privacy.losses import gaussian_losses
 
 # Orders that do not converge are left out by dp-accounting, which only ever raises epsilon; it says so for each of them.
 logging.getLogger("absl").addFilter(lambda record: "_compute_log_a_frac" not in str(record.msg))
@@ -30,6 +31,8 @@ CLASSIC_ORDERS = [*range(2, 64), 128, 256, 512]
 DISCRETISATION = 1e-4
 COARSE = 1e-3
 """Ten times as quick, some 1e-4 above the finer figure, and an upper bound all the same."""
+ROUGH = 4e-3
+"""For figures that are shown in passing: some 2e-3 above."""
 
 HUGE = 200.0
 """An epsilon that protects nobody, and whose losses need a grid that does not fit into memory: quick bounds will do."""
@@ -43,7 +46,8 @@ class Accountant:
 
     name: str
     proven: bool
-    _epsilon: Callable[[Frozen, float], float]
+    bounds: tuple[Callable[[Frozen, float], float], ...]
+    """Each holds by itself, so that the least of them counts."""
     quick: Accountant | None = None
     """A cheaper upper bound on the same figure, for decisions that it can settle."""
 
@@ -54,8 +58,8 @@ class Accountant:
             return 0.0
         if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in events):
             return math.inf
-        found = self._epsilon(events, delta)
-        return math.inf if math.isnan(found) else found
+        found = [bound(events, delta) for bound in self.bounds]
+        return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in found)
 
 
 def _relation(events: Frozen) -> dp.NeighboringRelation:
@@ -64,15 +68,25 @@ def _relation(events: Frozen) -> dp.NeighboringRelation:
 
 
 @lru_cache(maxsize=64)
-def _pld_of(event: Event, interval: float) -> pld.PrivacyLossDistribution:
+def _pld_of(event: Event, interval: float) -> PrivacyLossDistribution:
     rate, noise = 1.0, event
     if isinstance(event, dp.PoissonSampledDpEvent):
         rate, noise = event.sampling_probability, event.event
-    return pld.from_gaussian_mechanism(noise.noise_multiplier, sampling_prob=rate, value_discretization_interval=interval)
+    return gaussian_losses(noise.noise_multiplier, rate, interval)
 
 
 @lru_cache(maxsize=4096)
 def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
+    """By privacy losses; exact where nothing is sampled, and by quick bounds where the losses are too large for a grid."""
+    everyone = _everyone_epsilon(events, delta)
+    if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
+        return everyone
+    if everyone > HUGE and (quick := min(everyone, _rdp_epsilon(events, delta))) > HUGE:
+        return quick
+    return float(_composed(events, interval).get_epsilon_for_delta(delta))
+
+
+def _composed(events: Frozen, interval: float) -> PrivacyLossDistribution:
     plain = sum(count / event.noise_multiplier**2 for event, count in events if isinstance(event, dp.GaussianDpEvent))
     parts = [
         _pld_of(event, interval).self_compose(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)
@@ -82,7 +96,23 @@ def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION)
     total = parts[0]
     for part in parts[1:]:
         total = total.compose(part)
-    return float(total.get_epsilon_for_delta(delta))
+    return total
+
+
+@lru_cache(maxsize=256)
+def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> PrivacyLossDistribution:
+    """The start and a multiple of `stride` releases of the event: what was composed for the multiple before, once more."""
+    if multiple > 1:
+        return _multiple(start, event, stride, multiple - 1).compose(_multiple(frozenset(), event, stride, 1))
+    if start:
+        return _composed(start, ROUGH).compose(_multiple(frozenset(), event, stride, 1))
+    return _composed(frozenset({(event, stride)}), ROUGH)
+
+
+@lru_cache(maxsize=256)
+def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta: float) -> float:
+    """An upper bound for the start and a multiple of `stride` releases, quick where the multiples are asked for in turn."""
+    return float(_multiple(start, event, stride, multiple).get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=256)
@@ -98,6 +128,7 @@ def _rdp_total(events: Frozen, classic: bool) -> tuple[np.ndarray, np.ndarray]:
     return curves[0][1], sum(count * rdp for count, _, rdp in curves)  # type: ignore[return-value]
 
 
+@lru_cache(maxsize=4096)
 def _rdp_epsilon(events: Frozen, delta: float) -> float:
     return float(dp.rdp.compute_epsilon(*_rdp_total(events, classic=False), delta)[0])
 
@@ -143,26 +174,20 @@ def _multiplier(event: Any) -> float:
     return float(event.noise_multiplier if isinstance(event, dp.GaussianDpEvent) else _multiplier(event.event))
 
 
-def _tight_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION) -> float:
-    """Exact where nothing is sampled. Else PLD, or RDP where that is lower: over many steps with much noise the grid tells."""
-    if all(isinstance(event, dp.GaussianDpEvent) for event, _ in events):
-        return _everyone_epsilon(events, delta)
-    quick = min(_everyone_epsilon(events, delta), _rdp_epsilon(events, delta))
-    return quick if quick > HUGE else min(_pld_epsilon(events, delta, interval), quick)
-
-
 def _everyone_epsilon(events: Frozen, delta: float) -> float:
     """As if everyone took part every time: exact for Gaussian events, an upper bound where units are sampled by coins."""
     return gaussian_epsilon(math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in events)), delta)
 
 
+_COARSE = Accountant("pld", True, (partial(_pld_epsilon, interval=COARSE), _rdp_epsilon))
+# Over very many steps with much noise the grid of the PLD tells, and RDP is lower.
 ACCOUNTANTS = {
     accountant.name: accountant
     for accountant in (
-        Accountant("pld", True, _tight_epsilon, Accountant("pld", True, partial(_tight_epsilon, interval=COARSE))),
-        Accountant("rdp", True, _rdp_epsilon),
-        Accountant("rdp-classic", True, _rdp_classic_epsilon),
-        Accountant("gdp-clt", False, _gdp_clt_epsilon),
+        Accountant("pld", True, (_pld_epsilon, _rdp_epsilon), quick=_COARSE),
+        Accountant("rdp", True, (_rdp_epsilon,)),
+        Accountant("rdp-classic", True, (_rdp_classic_epsilon,)),
+        Accountant("gdp-clt", False, (_gdp_clt_epsilon,)),
     )
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -81,14 +82,25 @@ def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
 def noise_for(plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant) -> float:
     """The smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 3e-4.
 
-    By the accountant's quick bound where it has one, which asks for some 1e-4 more noise. Bracketed by doubling, then
-    bisection on log z with a secant guess, since log epsilon is almost linear in log z.
+    By the accountant's quick bounds where it has them, which ask for some 1e-4 more noise. What one bound accepts is enough, so
+    that another is searched only where it accepts that as well.
     """
     check_target(epsilon, delta)
-    quick = by.quick or by
+    quick, least = by.quick or by, math.inf
+    for bound in quick.bounds:
+        single = replace(quick, bounds=(bound,))
+        if math.isinf(least) or single.epsilon(plan(least), delta) <= epsilon:
+            least = min(least, _least(plan, epsilon, delta, single))
+    if math.isinf(least):
+        raise DpflError("No amount of noise meets this epsilon and delta; raise epsilon or plan fewer steps.")
+    return least
+
+
+def _least(plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant) -> float:
+    """Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is almost linear in log z."""
 
     def excess(z: float) -> float:
-        value = quick.epsilon(plan(z), delta)
+        value = by.epsilon(plan(z), delta)
         return math.log(value / epsilon) if value > 0 else -math.inf
 
     return _root(excess, start=1.0, factor=2.0)
@@ -96,7 +108,7 @@ def noise_for(plan: Callable[[float], Spent], epsilon: float, delta: float, by: 
 
 def _root(excess: Callable[[float], float], start: float, factor: float) -> float:
     low, high, above, below = _bracket(excess, start, factor)
-    while high / low > 1 + 1e-4:
+    while math.isfinite(high) and high / low > 1 + 1e-4:
         guess = _secant(low, high, above, below)
         value = excess(guess)
         low, above, high, below = (guess, value, high, below) if value > 0 else (low, above, guess, value)
@@ -104,7 +116,7 @@ def _root(excess: Callable[[float], float], start: float, factor: float) -> floa
 
 
 def _bracket(excess: Callable[[float], float], z: float, factor: float) -> tuple[float, float, float, float]:
-    """low and high with excess(low) > 0 >= excess(high)."""
+    """low and high with excess(low) > 0 >= excess(high); high is infinite where no noise is enough."""
     value = excess(z)
     factor = factor if value > 0 else 1 / factor
     for _ in range(40):
@@ -113,7 +125,7 @@ def _bracket(excess: Callable[[float], float], z: float, factor: float) -> tuple
         if (other_value > 0) != (value > 0):
             return (z, other, value, other_value) if value > 0 else (other, z, other_value, value)
         z, value = other, other_value
-    raise DpflError("No amount of noise meets this epsilon and delta; raise epsilon or plan fewer steps.")
+    return z, math.inf, value, -math.inf
 
 
 def _secant(low: float, high: float, above: float, below: float) -> float:

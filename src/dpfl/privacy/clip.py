@@ -13,6 +13,8 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 
+_ROW = 4096
+
 Groups = tuple[tuple[int, ...], ...]
 """Entries of the model's layout that are clipped together."""
 
@@ -185,17 +187,26 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
 
 def _norm(vector: Tensor, clip: Clip) -> Tensor:
     """By the clip's own measure, where it has one."""
-    return clip.norms(vector[None]) if isinstance(clip, Measuring) else vector.square().sum().sqrt()[None]
+    return clip.norms(vector[None]) if isinstance(clip, Measuring) else _length(vector)[None]
 
 
-def clip_vector(vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int]) -> tuple[Tensor, bool]:
-    """One unit's vector inside its bound, and whether it was inside before."""
+def _length(vector: Tensor) -> Tensor:
+    """The norm by short rows, which vector_norm has right in float32, so that no square of the whole vector is written."""
+    rows, rest = vector[: len(vector) // _ROW * _ROW].view(-1, _ROW), vector[len(vector) // _ROW * _ROW :]
+    lengths = torch.cat([torch.linalg.vector_norm(rows, dim=1), rest])
+    return lengths.double().square().sum().sqrt().to(vector.dtype)
+
+
+def clip_vector(
+    vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int], out: Tensor | None = None
+) -> tuple[Tensor, bool]:
+    """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside before."""
     groups = clip.groups(names)
     if len(groups) == 1:
         factor = clip.factors(_norm(vector, clip)[None])
-        return vector * factor[0], bool(factor >= 1)
+        return torch.mul(vector, factor[0], out=out), bool(factor >= 1)
     factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
-    clipped = vector.clone()
+    clipped = vector.clone() if out is None else out.copy_(vector)
     for factor, members in zip(factors, groups, strict=True):
         for index in members:
             clipped[offsets[index] : offsets[index + 1]] *= factor

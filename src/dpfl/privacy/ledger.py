@@ -6,33 +6,18 @@ One SQLite file (WAL, every debit flushed to disk before it counts). Epsilon is 
 from __future__ import annotations
 
 import operator
-import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import MOST, affordable, check_target
 from dpfl.privacy.events import Event, Spent, add, add_all, decode, encode
-
-SCHEMA = """
-CREATE TABLE account (owner TEXT NOT NULL, unit TEXT NOT NULL);
-CREATE TABLE limits (epsilon REAL NOT NULL, delta REAL NOT NULL, accountant TEXT NOT NULL, at REAL NOT NULL);
-CREATE TABLE runs (epoch INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL UNIQUE);
-CREATE TABLE events (id INTEGER PRIMARY KEY, event TEXT NOT NULL UNIQUE);
-CREATE TABLE debits (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL REFERENCES runs(run), release TEXT NOT NULL UNIQUE,
-    event INTEGER NOT NULL REFERENCES events(id), count INTEGER NOT NULL CHECK (typeof(count) = 'integer' AND count > 0),
-    at REAL NOT NULL
-);
-"""
-UNIQUE = {"account": "rowid", "limits": "rowid", "runs": "run", "events": "event", "debits": "release"}
-"""Every table, with the column that no two rows may share."""
+from dpfl.privacy.ledger_file import UNIQUE, connect, create, insert_limit, insert_once
 
 
 class Refused(DpflError):
@@ -70,20 +55,31 @@ class Limit:
         return self.remaining(spent, event, max(horizon, count)) >= count
 
 
+@dataclass(frozen=True)
+class _Held:
+    """What a ledger holds at a version of its file, so that it is not read again for every debit."""
+
+    version: int
+    spent: Spent
+    limit: Limit | None
+    written: frozenset[tuple[str, str]]
+
+
 class Ledger:
     """An open account. `Ledger.open(path, ...)` creates it where it does not exist."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        self._held: _Held | None = None
 
     @classmethod
     def open(cls, path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None) -> Ledger:
         """The account at `path`; a new one gets `limit`, an old one keeps the limit that its owner set."""
         path = Path(path)
         if not path.exists():
-            _create(path, owner, unit, limit)
-        ledger = cls(path, _connect(path))
+            create(path, owner, unit, astuple(limit) if limit else ())
+        ledger = cls(path, connect(path))
         with ledger._errors():
             ledger._connection.execute("PRAGMA synchronous = FULL")
             if ledger._connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
@@ -102,7 +98,8 @@ class Ledger:
     def set_limit(self, limit: Limit) -> None:
         """The owner's word; earlier limits stay on record."""
         with self._errors(), self._transaction():
-            _insert_limit(self._connection, limit)
+            self._held = None
+            insert_limit(self._connection, astuple(limit))
 
     @property
     def limit(self) -> Limit | None:
@@ -119,7 +116,7 @@ class Ledger:
     def epoch(self, run: str) -> int:
         """How many other runs came before this one; it enters the noise keys, so that no two runs share noise."""
         with self._errors(), self._transaction() as connection:
-            _insert_once(connection, "runs", run)
+            insert_once(connection, "runs", run)
             return int(connection.execute("SELECT epoch FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
 
     def spent(self, besides: str = "") -> dict[Event, int]:
@@ -127,6 +124,12 @@ class Ledger:
         query = "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event WHERE d.run != ? GROUP BY e.id"
         with self._errors():
             return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
+
+    def debits(self) -> list[tuple[str, str, str, int, float]]:
+        """Every row in the order it was written: run, name of the release, event, count, time."""
+        query = "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = d.event ORDER BY d.id"
+        with self._errors():
+            return self._connection.execute(query).fetchall()
 
     def epsilon(self, delta: float, by: str = "pld") -> float:
         return accountant(by).epsilon(self.spent(), delta)
@@ -142,44 +145,77 @@ class Ledger:
         return min((bound.remaining(spent, event, horizon) for bound in limits), default=horizon or MOST)
 
     def debit(
-        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0,
-        allowed: Callable[[], None] = lambda: None,
+        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0
     ) -> None:  # fmt: skip
         """Write down `count` releases of `event` before they are made, or refuse, by the owner's limit or the run's.
 
         `release` names the released value. The same name again is the same value computed again after a crash, which tells
-        nobody anything new: it is not counted twice. `allowed` is called once no limit forbids the releases, while the disk is
-        still to have them; when this returns, it has.
+        nobody anything new: it is not counted twice. When this returns, the disk has the debit.
         """
+        self.begin(run, release, event, count, limit, horizon)()
+
+    def begin(
+        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0
+    ) -> Callable[[], None]:  # fmt: skip
+        """A debit that no limit forbids, and that the disk is still to have: by what is returned, which must be called once,
+        in any thread, before the ledger is used again."""
         count = operator.index(count)
         if count < 1:
             raise DpflError(f"A debit is for at least 1 release, not {count}.")
-        with self._errors(), self._transaction() as connection:
+        with self._errors(), self._begun() as connection:
             query = "SELECT d.run, e.event, d.count FROM debits d JOIN events e ON e.id = d.event WHERE d.release = ?"
             known = connection.execute(query, (release,)).fetchone()
-            if known:
-                if known != (run, encode(event), count):
-                    raise Refused(f"The ledger {self.path.name} holds another release under the same name.")
-                return
-            spent = self.spent()
-            for bound in (self.limit, limit):
-                if bound and not bound.allows(spent, event, count, horizon):
-                    raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
-            _insert_once(connection, "events", encode(event))
-            _insert_once(connection, "runs", run)
-            connection.execute(
-                "INSERT INTO debits (run, release, event, count, at) SELECT ?, ?, id, ?, ? FROM events WHERE event = ?",
-                (run, release, count, time.time(), encode(event)),
-            )
-            allowed()
+            if known and known != (run, encode(event), count):
+                raise Refused(f"The ledger {self.path.name} holds another release under the same name.")
+            if not known:
+                self._enter(run, release, event, count, limit, horizon)
+        return self._flush
+
+    def _enter(self, run: str, release: str, event: Event, count: int, limit: Limit | None, horizon: int) -> None:
+        """Inside a transaction, which nobody else can write beside."""
+        held = self._current()
+        for bound in dict.fromkeys((held.limit, limit)):
+            if bound and not bound.allows(held.spent, event, count, horizon):
+                raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
+        for table, value in (("events", encode(event)), ("runs", run)):
+            if (table, value) not in held.written:
+                insert_once(self._connection, table, value)
+        self._connection.execute(
+            "INSERT INTO debits (run, release, event, count, at) SELECT ?, ?, id, ?, ? FROM events WHERE event = ?",
+            (run, release, count, time.time(), encode(event)),
+        )
+        written = held.written | {("events", encode(event)), ("runs", run)}
+        self._held = _Held(held.version, add(held.spent, event, count), held.limit, written)
+
+    def _current(self) -> _Held:
+        """What the ledger holds, read anew where another connection wrote since; call it inside a transaction."""
+        version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        if self._held is None or self._held.version != version:
+            self._held = _Held(version, self.spent(), self.limit, frozenset())
+        return self._held
+
+    def _flush(self) -> None:
+        with self._errors(), self._undone_on_failure():
+            self._connection.execute("COMMIT")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._begun() as connection:
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextmanager
+    def _begun(self) -> Iterator[sqlite3.Connection]:
         self._connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._undone_on_failure():
             yield self._connection
-            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
+            self._held = None
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
@@ -204,54 +240,3 @@ class Ledger:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    try:
-        return sqlite3.connect(path, timeout=30, isolation_level=None)
-    except sqlite3.Error as error:
-        raise DpflError(f"The ledger {path} cannot be opened ({error}); check the folder and its permissions.") from error
-
-
-def _create(path: Path, owner: str, unit: str, limit: Limit | None) -> None:
-    """A whole ledger appears at once, or not at all; of two that create it together, one wins and both use it."""
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(unfinished, isolation_level=None)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.executescript(SCHEMA + "".join(_guards()))
-        connection.execute("INSERT INTO account VALUES (?, ?)", (owner, unit))
-        if limit:
-            _insert_limit(connection, limit)
-        connection.close()
-        os.link(unfinished, path)
-    except FileExistsError:
-        pass
-    except (OSError, sqlite3.Error) as error:
-        raise DpflError(f"The ledger {path} cannot be made ({error}); check the folder, its space and permissions.") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-
-
-def _guards() -> Iterator[str]:
-    """Rows can be added, never changed, removed or replaced."""
-    for table, column in UNIQUE.items():
-        stop = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;\n"
-        yield f"CREATE TRIGGER {table}_update BEFORE UPDATE ON {table} {stop}"
-        yield f"CREATE TRIGGER {table}_delete BEFORE DELETE ON {table} {stop}"
-        there = f"EXISTS (SELECT 1 FROM {table} WHERE rowid = NEW.rowid OR {column} = NEW.{column})"
-        yield f"CREATE TRIGGER {table}_replace BEFORE INSERT ON {table} WHEN {there} {stop}"
-
-
-def _insert_limit(connection: sqlite3.Connection, limit: Limit) -> None:
-    values = (limit.epsilon, limit.delta, limit.accountant, time.time())
-    connection.execute("INSERT INTO limits VALUES (?, ?, ?, ?)", values)
-
-
-def _insert_once(connection: sqlite3.Connection, table: str, value: str) -> None:
-    column = UNIQUE[table]
-    query = f"INSERT INTO {table} ({column}) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {column} = ?)"
-    connection.execute(query, (value, value))

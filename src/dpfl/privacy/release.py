@@ -19,6 +19,7 @@ from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.noise import AtLeast, Gaussian, Planned
 from dpfl.privacy.sampling import All, Cyclic, Sampling
+from dpfl.privacy.secure_noise import SecureGaussian
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,16 @@ class Release:
         found = kind.over(rounds, self.sampling.turns(population))
         return replace(self, noise=Planned(found) if isinstance(self.noise, Planned) else found)
 
+    def secured(self) -> Release:
+        """The release with its noise on a grid; refused where there is no such form of the noise."""
+        if isinstance(self.clip, Quantile):
+            raise DpflError("privacy.noise = 'secure' does not cover the count of quantile clipping; use a fixed clip.")
+        if self.shared_by:
+            raise DpflError("privacy.noise = 'secure' has no form that clients share; choose noise = 'server'.")
+        if not isinstance(self.noise, Gaussian):
+            raise DpflError("privacy.noise = 'secure' is for Gaussian noise, not for Haar coefficients; choose another system.")
+        return replace(self, noise=SecureGaussian(self.noise.multiplier))
+
     def fitted(self, ends: Sequence[int]) -> Release:
         """The release for a model whose parameters end here; only Haar coefficients have to know."""
         clip = self.clip.fitted(ends) if isinstance(self.clip, HaarClip) else self.clip
@@ -123,6 +134,8 @@ class Release:
         deviation = self.deviation(largest_weight) * share**0.5
         if self.noise is None or not deviation:
             return total.clone()
+        if isinstance(self.noise, SecureGaussian):
+            return self.noise.added(total, deviation, rng)
         return self.noise.vector(total.numel(), deviation, rng).add_(total)
 
 

@@ -36,6 +36,8 @@ class PrivacyStatement:
     unaccounted: tuple[str, ...] = ()
     per_client: Mapping[str, float] = field(default_factory=dict)
     releases: Mapping[str, int] = field(default_factory=dict)
+    stated: Mapping[str, int] = field(default_factory=dict)
+    """The releases as the paper counts them, in the ledger's words: what `claimed` is computed from."""
     assumptions: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:

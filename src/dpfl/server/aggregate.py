@@ -18,14 +18,14 @@ def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor
     total = torch.zeros(size)
     for reply in replies:
         if reply.update is not None:
-            total += weights[reply.client] * reply.update
+            total.add_(reply.update, alpha=float(weights[reply.client]))
     return total
 
 
 def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
     share = sum(float(weights[reply.client]) for reply in replies)
-    return weighted_sum(replies, weights, size) / share if share else torch.zeros(size)
+    return weighted_sum(replies, weights, size).div_(share) if share else torch.zeros(size)
 
 
 def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Generator) -> Tensor:

@@ -26,8 +26,8 @@ class ServerUpdate:
     def step(
         self, vector: Tensor, velocity: Tensor, update: Tensor, rng: np.random.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        velocity = self.momentum * velocity + update
-        moved = vector + self.rate * velocity
+        velocity = update.add(velocity, alpha=self.momentum) if self.momentum else update
+        moved = vector.add(velocity, alpha=self.rate)
         if self.noise and rng:
             moved += gaussian_vector(len(moved), self.noise, rng)
         return moved, velocity

@@ -1,0 +1,196 @@
+"""A certificate as one page of HTML, to read, print and sign by hand. What counts is the signed JSON beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+from typing import Any
+
+from dpfl.certificate.contents import Account, Certificate, headline, number, shown
+
+MOST_LISTED = 30
+"""More accounts than this are counted by their epsilon instead of named."""
+MOST_GROUPS = 12
+MOST_KINDS = 6
+
+TITLES = {"proven": "Proven", "condition": "Proven under a condition", "nothing": "No guarantee"}
+
+STYLE = """
+@page { size: A4; margin: 10mm 14mm }
+* { box-sizing: border-box }
+body { font: 9.2pt/1.38 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; color: #1b2430; margin: 0 auto;
+  max-width: 182mm; padding: 6mm 0; print-color-adjust: exact; -webkit-print-color-adjust: exact }
+@media print { body { padding: 0; font-size: 8.7pt; line-height: 1.3 } }
+header { display: flex; justify-content: space-between; align-items: flex-end; border-bottom: 1.6pt solid #1b2430;
+  padding-bottom: 2.2mm }
+h1 { font: 600 21pt/1.1 Georgia, "Liberation Serif", serif; margin: 0 }
+header p { margin: 0; text-align: right; color: #55606e; font-size: 8.2pt }
+h2 { font-size: 7.6pt; letter-spacing: .08em; text-transform: uppercase; color: #55606e; margin: 3mm 0 .8mm }
+.headline { margin: 3.4mm 0 0; padding: 2.4mm 3.4mm; border-left: 1.6mm solid; font-size: 10pt }
+.headline b { display: block; font-size: 12.5pt; letter-spacing: .01em }
+.proven { background: #eaf4ee; border-color: #1d7a46 } .proven b { color: #155c34 }
+.condition { background: #fdf4e0; border-color: #b87a09 } .condition b { color: #855604 }
+.nothing { background: #fbe9e7; border-color: #b3261e }
+.nothing b { color: #8c1d18; font-size: 15pt; text-transform: uppercase }
+.figures { display: flex; gap: 3mm; margin-top: 3mm }
+.figures div { flex: 1; border: .6pt solid #c5ccd5; padding: 1.8mm 2.6mm }
+.figures strong { display: block; font: 600 17pt/1.15 Georgia, "Liberation Serif", serif; overflow-wrap: anywhere }
+.figures span { color: #55606e; font-size: 7.8pt }
+.columns { display: flex; gap: 7mm } .columns > * { flex: 1; min-width: 0 }
+table { border-collapse: collapse; width: 100% }
+td, th { text-align: left; vertical-align: baseline; padding: .4mm 2mm .4mm 0; border-bottom: .4pt solid #e1e5ea;
+  font-weight: normal }
+th { color: #55606e; white-space: nowrap; width: 1% }
+td.number { text-align: right; white-space: nowrap; width: 1%; font-variant-numeric: tabular-nums }
+ul { margin: 0; padding-left: 4mm } ul.loud { color: #8c1d18; font-weight: 600 }
+.accounts { columns: 5; column-gap: 5mm; font-size: 8.2pt; font-variant-numeric: tabular-nums }
+.accounts div { display: flex; justify-content: space-between; border-bottom: .4pt solid #e1e5ea; break-inside: avoid }
+.hash { font: 7pt/1.3 "DejaVu Sans Mono", Menlo, Consolas, monospace; overflow-wrap: anywhere }
+.sign { display: flex; gap: 8mm; margin-top: 10mm }
+.sign div { flex: 1; border-top: .6pt solid #1b2430; padding-top: .8mm; font-size: 7.8pt; color: #55606e }
+footer { margin-top: 2.6mm; color: #55606e; font-size: 7.6pt } code { white-space: nowrap }
+"""
+
+
+def page(certificate: Certificate, signature: str) -> str:
+    trained, stated = certificate.trained, certificate.guarantee
+    level, sentence = headline(certificate)
+    parts = [
+        f"<header><h1>Privacy certificate</h1><p>{escape(trained.algorithm)} ({escape(trained.variant)})<br>"
+        f"run {escape(trained.run)}<br>issued {escape(certificate.issued)}</p></header>",
+        f'<p class="headline {level}"><b>{TITLES[level]}</b>{escape(sentence)}</p>',
+        _figures(certificate),
+        f'<div class="columns"><section><h2>The guarantee</h2>{_rows(_guarantee(certificate))}</section>'
+        f"<section><h2>What was trained</h2>{_rows(_trained(certificate))}</section></div>",
+        f"<h2>What was released</h2>{_releases(certificate.accounts)}",
+    ]
+    if stated.unaccounted:
+        parts.append(f'<h2>What left without any accounting</h2><ul class="loud">{_items(stated.unaccounted)}</ul>')
+    parts += [
+        f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
+        f"<h2>What is assumed</h2><ul>{_items(stated.assumptions)}</ul>",
+        f"<h2>Fingerprints (SHA-256) and signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
+        '<div class="sign"><div>Name and office</div><div>Date</div><div>Signature</div></div>',
+        "<footer>This page is a picture of the signed file beside it (.json), which alone counts. To check it and to "
+        "compute every epsilon again: <code>dpfl verify certificate.json --run FOLDER --key SIGNER.pub</code></footer>",
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Privacy certificate {escape(trained.run)}</title><style>{STYLE}</style></head>\n<body>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def _figures(certificate: Certificate) -> str:
+    stated, audit = certificate.guarantee, certificate.audit
+    measured = audit.get("measured") if isinstance(audit, dict) else None
+    boxes = [
+        (shown(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
+        (shown(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
+        ("not audited" if audit is None else _word(measured), "epsilon measured by an attack, at least"),
+    ]
+    return (
+        '<div class="figures">'
+        + "".join(f"<div><strong>{escape(a)}</strong><span>{escape(b)}</span></div>" for a, b in boxes)
+        + "</div>"
+    )
+
+
+def _word(value: Any) -> str:
+    return (
+        "see file"
+        if isinstance(value, (dict, list)) or value is None
+        else f"{value:.4f}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
+    stated, audit = certificate.guarantee, certificate.audit
+    yield "Unit", f"one {stated.unit}"
+    yield "Neighbours", stated.neighbours
+    yield "Adversary", stated.adversary
+    yield "Delta", f"{stated.delta:g}"
+    yield "Accountant", f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}"
+    yield "Claim", certificate.claimed.text
+    if isinstance(audit, dict) and "verdict" in audit:
+        yield "Audit", str(audit["verdict"])
+
+
+def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
+    trained = certificate.trained
+    yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
+    yield "Model", trained.model
+    yield "Data", f"{trained.clients} clients, {trained.partition}"
+    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client; ended by {trained.stopped_by}"
+    yield "Accuracy", "not measured" if trained.accuracy is None else f"{trained.accuracy:.2%} on the test set"
+    yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
+    source = "the operating system" if trained.entropy == "system" else "a seed"
+    yield "Noise", f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}"
+    yield "Software", ", ".join(f"{name} {version}" for name, version in certificate.versions.items())
+
+
+def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:
+    return (
+        "<table>" + "".join(f'<tr><th>{escape(a)}</th><td class="{kind}">{escape(b)}</td></tr>' for a, b in rows) + "</table>"
+    )
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "".join(f"<li>{escape(text)}</li>" for text in texts)
+
+
+def _releases(accounts: list[Account]) -> str:
+    """Kinds of release with the largest count of any account, and in how many accounts they are."""
+    most: dict[str, int] = {}
+    within: Counter[str] = Counter()
+    for account in accounts:
+        for released in account.releases:
+            most[released.kind] = max(released.count, most.get(released.kind, 0))
+            within[released.kind] += 1
+    kinds = sorted(most, key=lambda kind: -most[kind])
+    rows = [
+        f'<tr><td>{escape(kind)}</td><td class="number">{most[kind]} ×</td>'
+        f'<td class="number">in {within[kind]} of {len(accounts)} accounts</td></tr>'
+        for kind in kinds[:MOST_KINDS]
+    ]
+    if len(kinds) > MOST_KINDS:
+        rows.append(f"<tr><td>and {len(kinds) - MOST_KINDS} kinds more, which the signed file lists</td></tr>")
+    others = max(account.other_runs for account in accounts)
+    if others:
+        rows.append(f"<tr><td>Releases of up to {others} other runs on the same ledgers are counted with these.</td></tr>")
+    return f"<table>{''.join(rows) or '<tr><td>nothing</td></tr>'}</table>"
+
+
+def _accounts(certificate: Certificate) -> str:
+    stated = certificate.guarantee
+    accounts = sorted(certificate.accounts, key=lambda account: -number(account.proven))
+    spread = f"lowest {shown(stated.lowest)}, median {shown(stated.median)}, highest {shown(stated.proven)}"
+    if len(accounts) <= MOST_LISTED:
+        pairs = [(account.name, shown(account.proven)) for account in certificate.accounts]
+    else:
+        counts = Counter(shown(account.proven) for account in accounts)
+        pairs = [(f"{count} accounts", epsilon) for epsilon, count in list(counts.items())[:MOST_GROUPS]]
+        if len(counts) > MOST_GROUPS:
+            pairs.append((f"{sum(list(counts.values())[MOST_GROUPS:])} accounts", "less"))
+    cells = "".join(f"<div><span>{escape(name)}</span><span>{escape(epsilon)}</span></div>" for name, epsilon in pairs)
+    return f'<div>{escape(spread)}</div><div class="accounts">{cells}</div>'
+
+
+def _hashes(certificate: Certificate, signature: str) -> Iterable[tuple[str, str]]:
+    named = {
+        "federation": "data (salted)",
+        "experiment.toml": "experiment (salted)",
+        "model.safetensors": "model file",
+        "code": "code that trained",
+    }
+    for key, name in named.items():
+        yield name, certificate.hashes.get(key, "none")
+    ledgers = "".join(account.seal for account in certificate.accounts)
+    yield "ledgers (salted)", hashlib.sha256(ledgers.encode()).hexdigest()
+    yield "signing key", certificate.signer.fingerprint.removeprefix("sha256:")
+    yield "signature", signature

@@ -1,0 +1,40 @@
+"""JSON from a run's folder and from a certificate, read strictly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dpfl.errors import DpflError
+from dpfl.runs import RunFolder
+
+
+def strict_json(text: str) -> Any:
+    """No key twice, since a reader sees the first value and a program the last; no NaN, which is not JSON."""
+    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands in it twice")
+    return found
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not JSON")
+
+
+def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
+    """A JSON file of the run; one that every finished run has, unless it is not `needed`."""
+    path = folder.file(name)
+    if not path.exists():
+        if needed:
+            raise DpflError(
+                f"The run in {folder.path} is not finished ({name} is missing); go on with: dpfl run --resume {folder.path}"
+            )
+        return None
+    try:
+        return strict_json(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DpflError(f"{path} cannot be read ({error}); restore it from a copy.") from error

@@ -1,0 +1,57 @@
+"""The privacy loss distribution of a sampled Gaussian release, on a grid of losses.
+
+The same pessimistic distribution ("connect the dots", Doroshenko et al. 2022) as dp-accounting's `from_gaussian_mechanism`,
+which inverts the loss by a Python call for each point of the grid; here it is inverted for all of them at once.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+
+
+def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
+    """For a record that is removed and for one that is added; without sampling the two are alike."""
+    removed = _discrete(noise_multiplier, rate, interval, AdjacencyType.REMOVE)
+    if rate == 1:
+        return PrivacyLossDistribution(removed)
+    return PrivacyLossDistribution(removed, _discrete(noise_multiplier, rate, interval, AdjacencyType.ADD))
+
+
+def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
+    losses = GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
+    bounds = losses.connect_dots_bounds()
+    low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
+    deltas = _deltas(losses, noise_multiplier, rate, np.arange(low, high + 1) * interval)
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+
+
+def _deltas(losses: GaussianPrivacyLoss, noise_multiplier: float, rate: float, epsilons: np.ndarray) -> np.ndarray:
+    """delta(epsilon) = P[output <= x] - e^epsilon Q[output <= x], with x where the loss is epsilon."""
+    removed = losses.adjacency_type == AdjacencyType.REMOVE
+    sign = 1 if removed else -1
+    inside = sign * epsilons > (math.log1p(-rate) if rate < 1 else -math.inf)  # beyond, all of the losses are on one side
+    deltas: np.ndarray = -np.expm1(epsilons) if removed else np.zeros_like(epsilons)
+    unsampled = sign * _unsampled(sign * epsilons[inside], rate)
+    x = (0 if removed else 1) + (-0.5 - unsampled * noise_multiplier**2)
+    deltas[inside] = losses.mu_upper_cdf(x) - np.exp(epsilons[inside] + losses.mu_lower_log_cdf(x))
+    return deltas.clip(0, 1)
+
+
+def _unsampled(losses: np.ndarray, rate: float) -> np.ndarray:
+    """log(1 + (e^loss - 1) / q): the loss without sampling that becomes this one by sampling; -inf at the bound log(1 - q).
+
+    Rounded as dp-accounting rounds it, so that the figures are the same to the last bit.
+    """
+    if rate == 1:
+        return losses
+    scaled, rest = losses + np.log(1 / rate), np.log(1 / rate - 1)
+    with np.errstate(divide="ignore"):
+        found: np.ndarray = scaled + np.log1p(-np.exp(np.minimum(rest - scaled, 0.0)))
+    found[losses == 0] = np.log(1 / rate + (1 - 1 / rate))
+    found[np.isclose(losses, math.log(1 - rate), rtol=1e-9, atol=0)] = -np.inf
+    return found

@@ -1,0 +1,79 @@
+"""Gaussian noise against attacks on floating-point arithmetic: whole numbers on a grid, from a stream cipher."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from torch import Tensor
+
+from dpfl.privacy.noise import Gaussian
+
+GRID_BITS = 18
+"""The grid is a power of two between 2^-18 and 2^-19 of the noise's deviation: finer costs less noise, coarser hides more."""
+
+_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class SecureGaussian(Gaussian):
+    """round(sum / g) + round(N / g), times g, for a grid g that depends on the deviation alone.
+
+    Floating-point noise on a floating-point sum gives numbers that some sums reach and others do not (Mironov 2012), and the
+    outputs of a generator that is no cipher may betray its state (Holohan and Braghin 2021). Here both terms are whole numbers
+    below 2^53, so their sum is exact and every sum reaches the same numbers: what is released is a function of the rounded sum
+    with Gaussian noise, so it is post-processing of the mechanism that is accounted for. Rounding moves a sum of d numbers by
+    g sqrt(d) / 2 at most, and the noise is for a sensitivity that is g sqrt(d) larger. The bits are those of ChaCha20, under a
+    key from the generator (128 bits of entropy) that nobody ever sees.
+
+    Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64, to some 2^-49, so each whole
+    number has the chance that it has under the ideal noise to a factor of 1 +- 2^-29 only; by Hoeffding's inequality that adds
+    less than 0.001 to epsilon over 1000 releases of 159,010 numbers. The sum is made in float32, whose own rounding can exceed
+    what the clip allows in the last digits. How long it takes is not hidden.
+    """
+
+    def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
+        return self.added(torch.zeros(size), deviation, rng)
+
+    def added(self, total: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
+        """The sum with its noise, in new memory; a block at a time so that it stays in the cache."""
+        unit, size = grid(deviation), total.numel()
+        larger = deviation + self.multiplier * unit * math.sqrt(size)
+        stream = Cipher(algorithms.ChaCha20(rng.bytes(32), bytes(16)), mode=None).encryptor()
+        noisy = np.empty(size, np.float32)
+        exact = total.detach().reshape(-1).numpy()
+        for start in range(0, size, _BLOCK):
+            block = slice(start, min(start + _BLOCK, size))
+            count = block.stop - start
+            bits = np.frombuffer(stream.update(bytes(8 * (count + count % 2))), np.uint64)
+            whole = np.rint(standard_normal(bits)[:count] * (larger / unit))
+            whole += np.rint(exact[block].astype(np.float64) / unit)
+            noisy[block] = whole * unit
+        return torch.from_numpy(noisy).reshape(total.shape)
+
+
+def grid(deviation: float) -> float:
+    """A power of two: to divide and multiply by it is exact."""
+    return math.ldexp(1.0, math.frexp(deviation)[1] - 1 - GRID_BITS)
+
+
+def standard_normal(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """As many normal numbers as words, by Box and Muller in float64: 64 bits for a radius, 64 for its angle; the tails reach
+    9.4 deviations."""
+    words, angles = bits.reshape(2, -1)
+    radius = words.astype(np.float64)
+    radius += 1
+    radius *= 2.0**-64
+    np.log(radius, out=radius)
+    radius *= -2
+    np.sqrt(radius, out=radius)
+    half = angles.view(np.int64).astype(np.float64)
+    half *= math.pi * 2.0**-64
+    tangent = np.tan(half, out=half)  # cos = (1 - t^2) / (1 + t^2) and sin = 2 t / (1 + t^2): a third of the time of both
+    square = tangent * tangent
+    radius /= 1 + square
+    return np.concatenate([(1 - square) * radius, 2 * tangent * radius])

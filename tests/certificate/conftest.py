@@ -1,0 +1,46 @@
+"""One small run of each kind, and a key; a test that changes a run gets a copy of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dpfl
+from dpfl.certificate import new_key
+from tests.conftest import MODEL, small_crowd, small_federation
+
+RUNS = {
+    "samples": (small_federation, dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), {"entropy": "system"}),
+    "keyed": (small_federation, dpfl.algorithms.fedavg_dp(noise_multiplier=1.0), {}),
+    "clients": (small_crowd, dpfl.algorithms.dp_fedavg(noise_multiplier=2.0, tau=1), {"entropy": "system"}),
+    "published": (small_federation, dpfl.algorithms.hw_dpfl(variant="published", tau=1, samples=250), {"entropy": "system"}),
+    "plain": (small_federation, dpfl.algorithms.fedavg(tau=1), {}),
+}
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    root = tmp_path_factory.mktemp("runs")
+
+    def made(name: str) -> Path:
+        federation, algorithm, options = RUNS[name]
+        if not (root / name).exists():
+            dpfl.train(MODEL, federation(), algorithm, dpfl.Budget(rounds=2), out=root / name, **options)
+        return root / name
+
+    return made
+
+
+@pytest.fixture
+def run_of(originals: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    return lambda name: Path(shutil.copytree(originals(name), tmp_path / name))
+
+
+@pytest.fixture(scope="session")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "key.pem"
+    new_key(path)
+    return path

@@ -1,0 +1,114 @@
+"""A certificate says what the ledgers say, and says it loudly where that is nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from dpfl.certificate import Certificate, certify, headline
+from dpfl.certificate.contents import shown
+from dpfl.certificate.keys import load_public, public_file
+from dpfl.errors import DpflError
+from dpfl.privacy import Poisson, accountant
+
+
+def made(folder, key):
+    return Certificate.model_validate(certify(folder, key)["certificate"])
+
+
+def test_a_run_with_noise_on_samples_has_an_account_a_client(run_of, key):
+    certificate = made(run_of("samples"), key)
+    epsilon = accountant("pld").epsilon({Poisson(0.05).event(1.0, 250): 2}, 1e-5)
+    assert [account.name for account in certificate.accounts] == [f"client {number}" for number in range(4)]
+    for account in certificate.accounts:
+        assert account.proven == pytest.approx(epsilon, abs=2e-6)
+        assert [released.count for released in account.releases] == [2]
+        assert account.debits == 2
+        assert account.other_runs == 0
+    assert certificate.guarantee.proven == certificate.guarantee.median == certificate.guarantee.lowest
+    assert certificate.signer.public_key == load_public(public_file(key))
+    assert headline(certificate)[0] == "proven"
+
+
+def test_what_the_paper_claims_is_its_own_accountant_on_what_it_counts(run_of, key):
+    claimed = made(run_of("samples"), key).claimed
+    assert claimed.accountant == "rdp-classic"
+    assert claimed.epsilon == pytest.approx(
+        accountant("rdp-classic").epsilon({Poisson(0.05).event(1.0, 250): 2}, 1e-5), abs=2e-6
+    )
+
+
+def test_a_run_with_noise_on_clients_has_one_account(run_of, key):
+    certificate = made(run_of("clients"), key)
+    assert [account.name for account in certificate.accounts] == ["federation"]
+    assert certificate.guarantee.unit == "client"
+
+
+def test_a_seed_is_a_condition_that_the_headline_names(run_of, key):
+    level, sentence = headline(made(run_of("keyed"), key))
+    assert level == "condition"
+    assert "while nobody knows the seed" in sentence
+
+
+def test_a_published_system_that_leaks_gets_a_certificate_of_no_guarantee(run_of, key):
+    certificate = made(run_of("published"), key)
+    level, sentence = headline(certificate)
+    assert certificate.guarantee.proven == "unbounded"
+    assert level == "nothing"
+    assert sentence.startswith("No epsilon holds")
+    assert "label histogram" in sentence
+    assert f"claims {shown(certificate.claimed.epsilon)}; that is no guarantee" in sentence
+
+
+def test_a_run_without_noise_is_refused(run_of, key):
+    with pytest.raises(DpflError, match="nothing is proven"):
+        certify(run_of("plain"), key)
+
+
+def test_an_unfinished_run_is_refused(run_of, key):
+    folder = run_of("samples")
+    (folder / "statement.json").unlink()
+    with pytest.raises(DpflError, match="not finished"):
+        certify(folder, key)
+
+
+def test_a_ledger_that_lost_debits_is_not_certified(run_of, key):
+    folder = run_of("samples")
+    connection = sqlite3.connect(folder / "ledger" / "client-00001.sqlite")
+    connection.execute("DROP TRIGGER debits_delete")
+    connection.execute("DELETE FROM debits WHERE id = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DpflError, match=r"client-00001\.sqlite .* lost debits"):
+        certify(folder, key)
+
+
+def test_another_model_in_the_folder_is_not_certified(run_of, key):
+    folder = run_of("samples")
+    shutil.copy(run_of("keyed") / "model.safetensors", folder / "model.safetensors")
+    with pytest.raises(DpflError, match="not the model"):
+        certify(folder, key)
+
+
+def test_the_audit_is_taken_as_it_is(run_of, key):
+    folder = run_of("samples")
+    audit = {"claimed": 1.0, "proven": 2.0, "measured": 0.5, "verdict": "holds", "more": [1, {"a": None}]}
+    (folder / "audit.json").write_text(json.dumps(audit))
+    assert made(folder, key).audit == audit
+    (folder / "audit.json").write_text('{"measured": NaN}')
+    with pytest.raises(DpflError, match=r"audit\.json cannot be read"):
+        certify(folder, key)
+
+
+def test_releases_of_another_run_on_the_same_ledgers_are_counted(run_of, key, federation, train, tmp_path):
+    import dpfl
+
+    algorithm = dpfl.algorithms.fedavg_dp(noise_multiplier=1.0)
+    for name in ("first", "second"):
+        train(federation, algorithm, out=name, rounds=1, ledger=tmp_path / "ledgers", entropy="system")
+    account = made(tmp_path / "first", key).accounts[0]
+    assert account.other_runs == 1
+    assert [released.count for released in account.releases] == [2]

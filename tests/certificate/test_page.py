@@ -1,0 +1,61 @@
+"""The page to print says what the certificate says, and nothing that a name could smuggle in."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dpfl.certificate import Certificate, certify
+from dpfl.certificate.page import MOST_LISTED, page
+from dpfl.privacy.statement import rounded_up
+
+
+@pytest.fixture
+def drawn(run_of, key):
+    def draw(name, **changes):
+        made = certify(run_of(name), key)
+        certificate = Certificate.model_validate(made["certificate"] | changes)
+        return certificate, page(certificate, made["signature"])
+
+    return draw
+
+
+def test_the_page_names_what_a_guarantee_needs(drawn):
+    certificate, html = drawn("samples")
+    stated = certificate.guarantee
+    for text in (stated.unit, stated.neighbours, "1e-05", stated.accountant, f"{rounded_up(stated.proven):.4f}"):
+        assert text in html
+    for value in (
+        certificate.signer.fingerprint[7:],
+        certificate.hashes["model.safetensors"],
+        certificate.hashes["federation"],
+    ):
+        assert value in html
+    assert '<p class="headline proven">' in html
+
+
+def test_the_page_needs_nothing_from_elsewhere(drawn):
+    _, html = drawn("samples")
+    assert not re.search(r"https?:|src=|@import|<script|url\(", html)
+
+
+def test_no_guarantee_is_said_first_and_loudly(drawn):
+    _, html = drawn("published")
+    assert html.index("No guarantee</b>") < html.index("The guarantee")
+    assert '<p class="headline nothing">' in html
+    assert "What left without any accounting" in html
+
+
+def test_names_are_text_and_never_markup(drawn):
+    _, html = drawn("samples", audit={"measured": "<b>0</b>", "verdict": "<script>alert(1)</script>"})
+    assert "<script>" not in html
+    assert "<b>0</b>" not in html
+
+
+def test_many_accounts_are_counted_by_their_epsilon(drawn):
+    certificate, _ = drawn("samples")
+    many = [account for account in certificate.accounts for _ in range(MOST_LISTED)]
+    html = page(certificate.model_copy(update={"accounts": many}), "00")
+    assert f"{len(many)} accounts" in html
+    assert "client 0" not in html

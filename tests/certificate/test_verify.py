@@ -1,0 +1,306 @@
+"""Whatever is altered is found, by a sentence that names it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sqlite3
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpfl.certificate import certify, new_key, verify
+from dpfl.certificate.keys import load_private, public_file, sign
+from dpfl.errors import DpflError
+
+
+@pytest.fixture
+def certified(run_of: Callable[[str], Path], key: Path) -> Callable[..., Path]:
+    """The certificate of a run, in its folder."""
+
+    def make(name: str = "samples") -> Path:
+        folder = run_of(name)
+        (folder / "audit.json").write_text(json.dumps({"measured": 0.5, "verdict": "holds"}))
+        (folder / "certificate.json").write_text(json.dumps(certify(folder, key), indent=2))
+        return folder / "certificate.json"
+
+    return make
+
+
+def alter(file: Path, change: Callable[[dict[str, Any]], None], key: Path | None = None) -> Path:
+    """The altered certificate, away from its run; signed again where there is a key."""
+    envelope = json.loads(file.read_text())
+    change(envelope["certificate"])
+    if key:
+        envelope["signature"] = sign(envelope["certificate"], load_private(key))
+    altered = file.parent.parent / "altered.json"
+    altered.write_text(json.dumps(envelope))
+    return altered
+
+
+def tamper(folder: Path, ledger: str, statement: str) -> None:
+    connection = sqlite3.connect(folder / "ledger" / f"{ledger}.sqlite")
+    triggers = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+    for name in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    assert connection.execute(statement).rowcount > 0
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["samples", "keyed", "clients", "published"])
+def test_a_certificate_verifies_with_its_run_and_without(certified, key, tmp_path, name):
+    file = certified(name)
+    verdict = verify(file, key=public_file(key))
+    assert verdict.findings == []
+    assert {"ledgers", "files", "training", "audit"} <= {check.name for check in verdict.checks}
+    alone = Path(shutil.copy(file, tmp_path / "alone.json"))
+    assert verify(alone).findings == []
+    assert verify(alone, run=file.parent).findings == []
+
+
+def test_a_ledger_whose_file_changed_and_rows_did_not_verifies(certified):
+    file = certified()
+    connection = sqlite3.connect(file.parent / "ledger" / "client-00000.sqlite")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.execute("VACUUM")
+    connection.close()
+    assert verify(file).findings == []
+
+
+ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
+    "an account's epsilon": (lambda c: c["accounts"][2].update(proven=0.01), "client 2: the listed releases cost epsilon"),
+    "the largest epsilon": (lambda c: c["guarantee"].update(proven=0.01), "The largest epsilon of the accounts is"),
+    "the median": (lambda c: c["guarantee"].update(median=0.01), "The median epsilon of the accounts is"),
+    "an event's count": (lambda c: c["accounts"][1]["releases"][0].update(count=1), "client 1: the listed releases cost"),
+    "an event": (
+        lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":9.0}'),
+        "client 1: the listed releases cost",
+    ),
+    "an event's words": (lambda c: c["accounts"][1]["releases"][0].update(kind="nothing much"), "is called 'nothing much'"),
+    "an event's form": (lambda c: c["accounts"][1]["releases"][0].update(event="{}"), "cannot be computed again"),
+    "what is claimed": (lambda c: c["claimed"].update(epsilon=0.5), "the certificate states 0.5 as claimed"),
+    "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client 1: the listed releases cost"),
+    "too much noise": (
+        lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":1e+300}'),
+        "cannot be computed again",
+    ),
+    "no accounts": (lambda c: c.update(accounts=[]), "cannot be computed again"),
+    "an unbounded epsilon": (lambda c: c["accounts"][2].update(proven="unbounded"), "the certificate states unbounded"),
+    "an impossible delta": (lambda c: c["guarantee"].update(delta=2.0), "cannot be computed again"),
+    "what the claim counts": (lambda c: c["claimed"].update(stated=dict.fromkeys(c["claimed"]["stated"], 10**9)), "as claimed"),
+    "delta": (lambda c: c["guarantee"].update(delta=1e-3), "the listed releases cost epsilon"),
+    "the accountant": (lambda c: c["guarantee"].update(accountant="gdp-clt"), "gdp-clt is an approximation"),
+    "the neighbours": (lambda c: c["guarantee"].update(neighbours="replace one"), "not 'replace one'"),
+    "a leak": (lambda c: c["guarantee"].update(unaccounted=["a histogram"]), "Something left unprotected"),
+    "the fingerprint": (lambda c: c["signer"].update(fingerprint="sha256:00"), "The fingerprint sha256:00"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_altered_figures_are_named_even_if_signed_again(certified, key, what):
+    change, sentence = ALTERED[what]
+    file = certified()
+    unsigned = verify(alter(file, change)).findings
+    assert "changed after it was signed" in unsigned[0]
+    resigned = verify(alter(file, change, key)).findings
+    assert any(sentence in finding for finding in resigned), resigned
+    assert not any("changed after it was signed" in finding for finding in resigned)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda c: c["trained"].update(accuracy=0.999), "accuracy is"),
+        (lambda c: c["trained"].update(rounds=7), "rounds is 2 in the run's folder; the certificate states 7"),
+        (lambda c: c["guarantee"].update(adversary="nobody"), "adversary is"),
+        (lambda c: c["hashes"].update(federation="00"), "federation is"),
+        (lambda c: c["audit"].update(measured=0.1), "audit is"),
+        (lambda c: c["claimed"].update(text="a theorem"), "text is"),
+        (lambda c: c["accounts"][0].update(seal="00"), "The ledger of client 0"),
+    ],
+)  # fmt: skip
+def test_what_only_the_run_can_tell_is_compared_with_it(certified, key, change, sentence):
+    file = certified()
+    findings = verify(alter(file, change, key), run=file.parent).findings
+    assert len(findings) == 1
+    assert sentence in findings[0]
+
+
+def test_a_claim_by_a_formula_is_compared_with_the_run(certified, key):
+    file = certified("published")
+    findings = verify(alter(file, lambda c: c["claimed"].update(epsilon=0.1), key), run=file.parent).findings
+    assert len(findings) == 1
+    assert "the certificate states 0.1" in findings[0]
+
+
+@pytest.mark.parametrize("field", ["issued", "trained", "audit", "versions", "certified_by", "hashes"])
+def test_anything_else_is_under_the_signature(certified, field):
+    def change(body: dict[str, Any]) -> None:
+        body[field] = "2020-01-01" if field == "issued" else {**body[field], next(iter(body[field])): "other"}
+
+    findings = verify(alter(certified(), change)).findings
+    assert findings == ["The signature does not fit the certificate: something in it was changed after it was signed."]
+
+
+def test_an_altered_model_file_is_named(certified):
+    file = certified()
+    model = file.parent / "model.safetensors"
+    content = bytearray(model.read_bytes())
+    content[-1] ^= 1
+    model.write_bytes(content)
+    findings = verify(file).findings
+    assert any("model.safetensors is" in finding for finding in findings)
+    assert any("weights is" in finding for finding in findings)
+    model.write_bytes(content[:50])
+    assert any("model.safetensors is damaged" in finding for finding in verify(file).findings)
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("UPDATE debits SET count = 50 WHERE id = 1", "51 x Gaussian noise, multiplier 1, Poisson sampling at rate 0.05 there"),
+        ("DELETE FROM debits WHERE id = 2", "it holds 1 debits, the certificate 2"),
+        ("INSERT INTO debits (run, release, event, count, at) SELECT run, 'more', event, 1, at FROM debits WHERE id = 1",
+         "it holds 3 debits, the certificate 2"),
+        ("UPDATE debits SET release = 'another' WHERE id = 1", "under another run, name or time"),
+        ("UPDATE debits SET at = at + 1 WHERE id = 1", "under another run, name or time"),
+        ("UPDATE events SET event = '{\"mechanism\":\"gaussian\",\"noise_multiplier\":9.0}'",
+         "2 x Gaussian noise, multiplier 9 there"),
+        ("UPDATE events SET event = 'words'", "cannot be compared"),
+        ("UPDATE account SET unit = 'client'", "The ledger of client 2"),
+    ],
+)  # fmt: skip
+def test_an_altered_ledger_is_named(certified, statement, sentence):
+    file = certified()
+    tamper(file.parent, "client-00002", statement)
+    findings = verify(file).findings
+    assert len(findings) == 1
+    assert "client 2" in findings[0]
+    assert sentence in findings[0]
+
+
+def test_the_federations_ledger_is_compared_too(certified):
+    file = certified("clients")
+    tamper(file.parent, "federation", "UPDATE debits SET count = 9 WHERE id = 1")
+    (finding,) = verify(file).findings
+    assert "The ledger of federation" in finding
+
+
+def test_a_ledger_that_is_gone_is_named(certified):
+    file = certified()
+    (file.parent / "ledger" / "client-00003.sqlite").unlink()
+    (finding,) = verify(file).findings
+    assert "client 3" in finding
+    assert "There is no ledger" in finding
+
+
+def test_another_key_is_named(certified, tmp_path):
+    new_key(tmp_path / "other.pem")
+    (finding,) = verify(certified(), key=tmp_path / "other.pem.pub").findings
+    assert "not with the one given" in finding
+
+
+def test_a_certificate_signed_by_a_stranger_fails_under_the_known_key(certified, key, tmp_path):
+    new_key(tmp_path / "stranger.pem")
+    file = certified()
+    envelope = certify(file.parent, tmp_path / "stranger.pem")
+    (tmp_path / "false.json").write_text(json.dumps(envelope))
+    assert verify(tmp_path / "false.json").findings == []
+    assert verify(tmp_path / "false.json", key=public_file(key)).findings
+
+
+@pytest.mark.parametrize("part", [0.0, 0.2, 0.9, 0.999])
+def test_a_truncated_file_is_named(certified, part):
+    file = certified()
+    text = file.read_text()
+    file.write_text(text[: int(len(text) * part)])
+    (finding,) = verify(file).findings
+    assert "is not a whole certificate" in finding
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "words",
+        "[" * 100_000,
+        "[]",
+        "null",
+        "3",
+        '{"certificate": {}}',
+        '{"certificate": {}, "signature": "00"}',
+        '{"certificate": NaN}',
+    ],
+)
+def test_what_is_no_certificate_is_named(tmp_path, text):
+    (tmp_path / "c.json").write_text(text)
+    (finding,) = verify(tmp_path / "c.json").findings
+    assert "is not a whole certificate" in finding
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path):
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe\x00")
+    assert "is not a whole certificate" in verify(tmp_path / "c.json").findings[0]
+
+
+def test_a_key_that_stands_twice_is_refused(certified):
+    file = certified()
+    file.write_text(file.read_text().replace('"issued":', '"issued": "2020-01-01", "issued":', 1))
+    assert "stands in it twice" in verify(file).findings[0]
+
+
+@pytest.mark.parametrize("extra", ["outside", "inside"])
+def test_words_that_nobody_signed_have_no_place(certified, extra):
+    file = certified()
+    envelope = json.loads(file.read_text())
+    (envelope if extra == "outside" else envelope["certificate"])["note"] = "epsilon is 0.1"
+    file.write_text(json.dumps(envelope))
+    assert "is not a whole certificate" in verify(file).findings[0]
+
+
+def test_bad_usage_is_an_error_and_no_verdict(tmp_path, certified):
+    with pytest.raises(DpflError, match="no certificate"):
+        verify(tmp_path / "none.json")
+    with pytest.raises(DpflError, match="no run"):
+        verify(certified(), run=tmp_path)
+    with pytest.raises(DpflError, match="public key"):
+        verify(tmp_path / "none.json", key=tmp_path / "none.pub")
+
+
+def test_the_run_beside_is_used_only_if_it_is_the_run(certified, run_of):
+    file = certified()
+    elsewhere = Path(shutil.copy(file, run_of("keyed") / "certificate.json"))
+    verdict = verify(elsewhere)
+    assert verdict.findings == []
+    assert [check.outcome for check in verdict.checks if check.name == "run"] == ["not compared: give its folder with --run"]
+
+
+def test_no_hash_of_private_data_is_in_a_certificate(certified):
+    """Who guesses the one record that is missing could confirm the guess."""
+    file = certified()
+    private = tomllib.loads((file.parent / "experiment.toml").read_text())["hashes"]
+    salt = (file.parent / "certificate.salt").read_text()
+    for secret in (private["federation"], private["train"], salt, _sha256(file.parent / "experiment.toml")):
+        assert secret not in file.read_text()
+
+
+def test_two_runs_on_the_same_data_have_unlike_seals(certified):
+    one, other = (json.loads(certified(name).read_text())["certificate"]["hashes"] for name in ("samples", "keyed"))
+    assert one["test"] == other["test"]
+    assert one["federation"] != other["federation"]
+    assert one["train"] != other["train"]
+
+
+def test_a_run_without_its_salt_cannot_be_compared(certified):
+    file = certified()
+    (file.parent / "certificate.salt").unlink()
+    (finding,) = verify(file).findings
+    assert "certificate.salt cannot be read" in finding
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
