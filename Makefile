@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests bench clean
+.PHONY: demo test check tests bench truth clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -22,6 +22,9 @@ tests: $(VENV)/.installed-dev
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
 	.venv-bench/bin/python -m benchmarks.run $(ARGS)
+
+truth: $(VENV)/.installed  ## audit every system and write docs/truth.md
+	$(BIN)/python scripts/truth.py
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

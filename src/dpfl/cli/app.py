@@ -12,6 +12,7 @@ from rich.console import Console
 
 from dpfl import __version__
 from dpfl.cli import algorithms as algorithm_commands
+from dpfl.cli import audit as audit_commands
 from dpfl.cli import certificate as certificate_commands
 from dpfl.cli import data as data_commands
 from dpfl.cli import ledger as ledger_commands
@@ -34,6 +35,7 @@ app.add_typer(data_commands.app, name="data")
 app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(certificate_commands.key_app, name="key")
 app.command()(algorithm_commands.algorithms)
+app.command()(audit_commands.audit)
 app.command()(certificate_commands.certify)
 app.command()(certificate_commands.verify)
 

@@ -142,7 +142,7 @@ class Node:
         """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""
         update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
         if task.upload:
-            return task.upload.noised(update, generator("upload noise")), inside
+            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
         if task.clients.shared_by:
             update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside

@@ -1,0 +1,143 @@
+# ruff: noqa: E501 (the page has long rows)
+"""Writes docs/truth.md: every system audited, with claimed, proven and measured epsilon. Run by `make truth`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpfl.algorithms import ALGORITHMS, from_name, options_of
+from dpfl.audit import Finding, Report, audit
+from dpfl.audit.games import GAMES
+from dpfl.audit.inversion import draw, invert
+from dpfl.privacy.statement import rounded_up
+
+DOCS = Path(__file__).parents[1] / "docs"
+REPEATS = 20
+ATTACKS = ("membership", "inversion")
+
+HEAD = """# What audits measured
+
+Made by `make truth` (fixed seeds; some minutes). An audit plays games against the code that really clips, adds noise, samples,
+debits and sends. It can refute a guarantee and never prove one: *consistent* means that these games found nothing.
+
+- **claimed**: what the paper's own accounting says. **proven**: what an accountant with a proof says of the release as it is.
+  **measured**: a lower bound on epsilon; all bounds of one audit hold together with confidence 95 %.
+- *refuted*: more was measured than is claimed. *broken*: more was measured than is proven, a fault in this software; there must
+  be none. *not testable*: nothing is claimed.
+- delta is 1e-5. Noise that would be planned from a budget has multiplier 1. Games about one release use a model of 16
+  parameters, which is enough for each clip to do its worst; published wavelet noise is proven for these 16, and for a real
+  model far less is left of it.
+
+## Every system
+
+| system | variant | unit | of | claimed | proven | measured | verdict | largest of 20 |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+TABLE_NOTE = """
+Each row is `dpfl audit SYSTEM --variant VARIANT` (without `--variant` where there is one only); it shows the game that decides,
+and `--json` has all of them. *Largest of 20* is the largest measured epsilon of one release, as a share of what is proven, in
+twenty audits with seeds 0 to 19 and fewer trials (sound systems; it must stay below 100 %).
+Where a client samples few of its records (q = 0.05 or less), games over several rounds have little to go by and mostly find 0.
+A sound system is *refuted* where its paper counts by a limit theorem that lies below the truth for so few releases; what is proven
+of it stands.
+
+## What the published systems show
+
+"""
+
+ABOUT = """
+## The games
+
+| game | what is played | what it gives |
+|---|---|---|
+| one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise | bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn, with what the sampling makes of it |
+| histogram | one sample more or not in a noisy label histogram | bound: Clopper-Pearson |
+| leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
+| books | real rounds with ledgers; what left against what was debited, and whether two releases share their noise | in order, or *broken* |
+| whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
+| one run | many canaries, each in by a coin (Steinke et al. 2023) | bound from one run |
+| canary clients | clients that send random directions (Andrew et al. 2023) | an estimate |
+| membership | training and other samples told apart by the final model: loss threshold, likelihood ratio with shadow models | true positives at low false positive rates beside the ceiling of the proven epsilon; no bound |
+| inversion | the image that a curious server rebuilds from one client's update | pictures |
+
+Thresholds, detectors and canaries are chosen on draws of their own and judged on fresh ones. mu is a bound where noise is
+Gaussian, which that of every release here is.
+
+## Rebuilding a client's image
+
+From one update of one image, with noise multiplier 1. Left the image, then what its update shows without the release and with it:
+
+![the image, rebuilt without noise, and with noise](inversion.png)
+
+## Faults put in on purpose
+
+Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns the verdict from *consistent* to *broken*.
+
+| fault | caught by |
+|---|---|
+| halve the noise (in steps, on uploads, at the server) | `one release` |
+| drop the clip (in steps, on uploads, at the server) | `one release`; in steps also `whole run` |
+| reuse a noise key (for another round, or for other data) | `books` |
+| forget a debit (of a client, of the federation) | `books` |
+| divide by the batch that was drawn | `leaks`; and an algorithm that says so is refused as sound |
+| forget the noise of the count by which a quantile clip adapts | `leaks` |
+"""
+
+
+def main() -> None:
+    rows, shown = [], []
+    for name in ALGORITHMS:
+        for variant in ("sound", "published") if "variant" in options_of(name) else ("sound",):
+            print(name, variant, flush=True)
+            made = from_name(name, variant=variant) if "variant" in options_of(name) else from_name(name)
+            report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
+            rows.append(_row(name, report, _largest(report, made) if variant == "sound" and report.findings else ""))
+            shown += [_leak(name, finding) for finding in report.findings if finding.game == "leaks" and finding.measured]
+    draw(invert(from_name("fedavg-dp", noise_multiplier=1.0)), DOCS / "inversion.png", "")
+    page = HEAD + "\n".join(rows) + "\n" + TABLE_NOTE + "\n".join(shown) + "\n" + ABOUT
+    (DOCS / "truth.md").write_text(page)
+
+
+def _row(name: str, report: Report, largest: str) -> str:
+    deciding = report.deciding
+    words = ["", "", "", ""] if deciding is None else [deciding.scope, *_figures(deciding)]
+    cells = [
+        f"`{name}`",
+        report.variant,
+        report.unit,
+        *words,
+        report.verdict if deciding else f"{report.verdict}: no noise",
+        largest,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _figures(finding: Finding) -> list[str]:
+    claimed, proven = (_figure(epsilon) for epsilon in (finding.claimed, finding.proven))
+    measured = finding.shown if isinstance(finding.shown, str) else f">= {finding.shown:.3f}"
+    return [claimed, proven, "unbounded: a leak" if measured == "unbounded" else measured]
+
+
+def _figure(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "nothing"
+    return "unbounded" if epsilon == float("inf") else f"{rounded_up(epsilon, 3):.3f}"
+
+
+def _largest(report: Report, made) -> str:  # type: ignore[no-untyped-def]
+    """Of twenty audits with bounds only; none may be above what is proven."""
+    shares = []
+    for seed in range(REPEATS):
+        (finding,) = audit(made, seed=seed, trials=1000, games=["one release"]).findings
+        assert finding.verdict != "broken", (report.system, seed, finding)
+        shares += [finding.measured / finding.proven] if finding.measured is not None and finding.proven else []
+    return f"{max(shares):.0%}" if shares else ""
+
+
+def _leak(name: str, finding: Finding) -> str:
+    return f"- `{name}`: {finding.detail}."
+
+
+if __name__ == "__main__":
+    main()

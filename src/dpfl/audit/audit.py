@@ -1,0 +1,79 @@
+"""An audit: the games that fit a system, and one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dpfl.algorithms import Algorithm
+from dpfl.algorithms.options import choose
+from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
+from dpfl.audit.one_release import population_for
+from dpfl.audit.report import Finding, Report
+from dpfl.errors import DpflError
+from dpfl.privacy import Keyed
+from dpfl.privacy.noise import Planned
+
+USUAL_NOISE = 1.0
+"""The multiplier for a system whose noise would be planned from a budget."""
+
+
+def audit(
+    algorithm: Algorithm,
+    *,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    trials: int = 20_000,
+    runs: int = 300,
+    rounds: int = 4,
+    canaries: int = 1000,
+    seed: int = 0,
+    games: Sequence[str] | None = None,
+    out: Path | None = None,
+    tell: Callable[[str], None] = lambda game: None,
+) -> Report:
+    """Tries to refute what a system claims and what is proven of it; all bounds hold together with the confidence.
+
+    Any `Algorithm` can be audited, and every game can be played by itself on releases and mechanisms of one's own.
+    """
+    if not 0.5 <= confidence < 1 or not 0 < delta < 1:
+        raise DpflError(
+            f"An audit needs a confidence from 0.5 to below 1 and a delta inside (0, 1), not {confidence}, {delta}."
+        )
+    if min(trials, runs, canaries) < 100 or rounds < 1:
+        raise DpflError("An audit needs at least 100 trials, runs and canaries, and 1 round.")
+    chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
+    made = ready(algorithm, rounds)
+    if made.release is None:
+        return Report(made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise")
+    shared = len([game for game in chosen if game in BOUNDING]) or 1
+    each = 1 - (1 - confidence) / shared
+    setting = Setting(made, delta, each, trials, runs, rounds, canaries, seed, out, Keyed(seed))
+    findings = []
+    for game, play in chosen.items():
+        tell(game)
+        findings.append(_played(game, play, setting))
+    multiplier = made.release.noise.multiplier if made.release.noise else None
+    return Report(made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings))
+
+
+def _played(game: str, play: Callable[[Setting], Finding | str], setting: Setting) -> Finding:
+    try:
+        found = play(setting)
+    except DpflError as error:
+        found = str(error)
+    return untestable(game, found) if isinstance(found, str) else found
+
+
+def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
+    """With noise, where it was still to be planned, and for so many rounds, where it has to know them."""
+    release = algorithm.release
+    if release is None:
+        return algorithm
+    made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Planned) else algorithm
+    return made.over(rounds, population_for(release))
+
+
+def with_finding(report: Report, finding: Finding) -> Report:
+    return replace(report, findings=(*report.findings, finding))

@@ -1,0 +1,116 @@
+"""The books of a run: every release has a debit of its own in a ledger, and noise of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
+from dpfl.audit.rounds import Ground, Round, play
+from dpfl.client.task import Task
+from dpfl.privacy import Keyed, Ledger
+from dpfl.privacy.events import Event, describe, gaussian
+
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Books:
+    """What is wrong with them, in sentences; nothing where they are in order."""
+
+    releases: int
+    faults: tuple[str, ...]
+
+
+def books(algorithm: Algorithm, seed: int = 0) -> Books:
+    """A few real rounds with ledgers: what was released against what was debited, and whether two releases share noise."""
+    algorithm = with_everyone(algorithm)
+    one, other = neighbours(algorithm, seed)
+    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
+        folder = Path(name)
+        expected = _released(algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real"))
+        unpaid = [text for account, events in expected.items() for text in _unpaid(folder / "real" / account, events)]
+        coupled = with_releases(algorithm, Coupling().of)
+        first, second = (
+            _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
+            for world, ground in (("one", one), ("other", other))
+        )
+    noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
+    shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
+    reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
+    return Books(sum(sum(events.values()) for events in expected.values()), (*unpaid, *reused))
+
+
+def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:
+    """By account: how often each event was seen to leave."""
+    if algorithm.scale == "round":
+        return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
+    found: dict[str, dict[Event, int]] = {}
+    for played in rounds:
+        for order, replies in zip(played.orders, played.replies, strict=True):
+            for task, reply in zip(order.tasks, replies, strict=True):
+                if reply.update is None and reply.raw is None:
+                    continue
+                if reply.client < len(ground.clients):
+                    account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
+                    event, count = _of_task(task, ground.declared[reply.client])
+                    account[event] = account.get(event, 0) + count
+    return found
+
+
+def _of_task(task: Task, size: int) -> tuple[Event, int]:
+    """What a reply to this task costs, and how often."""
+    if task.survey:
+        return task.survey.event, 1
+    if task.upload:
+        return task.upload.event(1), 1
+    assert task.samples is not None
+    return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+
+
+def _of_rounds(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[Event, int]:
+    found: dict[Event, int] = {}
+    for played in rounds:
+        event = played.asked.tasks[0].clients.event(clients)
+        found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
+    return found
+
+
+def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
+    if not path.exists():
+        return [f"{path.stem} has no ledger, but released {sum(released.values())} times"]
+    ledger = Ledger.read(path)
+    try:
+        spent = ledger.spent()
+    finally:
+        ledger.close()
+    return [
+        f"{path.stem} debited {spent.get(event, 0)} of {count} releases ({describe(event)})"
+        for event, count in released.items()
+        if spent.get(event, 0) < count
+    ]
+
+
+def _noises(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[tuple[int, int], Tensor]:
+    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
+    if algorithm.scale != "round":
+        return {
+            (number, reply.client): reply.update
+            for number, played in enumerate(rounds)
+            for replies in played.replies
+            for reply in replies
+            if reply.update is not None
+        }
+    vectors = [ground.flat().read(), *(played.state.vector for played in rounds)]
+    return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
+
+
+def _same_noise(one: Tensor, other: Tensor) -> bool:
+    """The same direction to the last digits; independent noise is far from it."""
+    return bool(torch.nn.functional.cosine_similarity(one, other, dim=0).abs() > 0.999)

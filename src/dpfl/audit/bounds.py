@@ -1,0 +1,131 @@
+"""From an adversary's right and wrong guesses to a lower bound on epsilon, with its confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, betaincinv, log_ndtr, ndtri
+
+from dpfl.errors import DpflError
+from dpfl.privacy.published import gaussian_epsilon
+
+LARGEST, MOST_EXACT = 60.0, 600.0
+"""No number of guesses that can be made shows more, and no mu of which they could be."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a game found: at least `epsilon`, with this confidence; where there is none, an estimate and no bound."""
+
+    epsilon: float
+    confidence: float | None
+    trials: int
+    how: str
+    mu: float | None = None
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Guesses at a threshold that was fixed beforehand: wrong ones among so many trials without, and with, the canary."""
+
+    false_positives: int
+    outs: int
+    false_negatives: int
+    ins: int
+
+    def rates_at_most(self, confidence: float) -> tuple[float, float]:
+        """Upper bounds on FPR and FNR that hold together: each has half of what may go wrong."""
+        each = 1 - (1 - confidence) / 2
+        return rate_at_most(self.false_positives, self.outs, each), rate_at_most(self.false_negatives, self.ins, each)
+
+    def epsilon(self, delta: float, confidence: float) -> float:
+        """Two-sample Clopper-Pearson: the larger of ln((1 - FNR - delta) / FPR) and ln((1 - FPR - delta) / FNR)."""
+        positive, negative = self.rates_at_most(confidence)
+        return max(0.0, _log_ratio(1 - negative - delta, positive), _log_ratio(1 - positive - delta, negative))
+
+    def mu(self, confidence: float) -> float:
+        """Phi^-1(1 - FPR) - Phi^-1(FNR): for a trade-off that is Gaussian."""
+        positive, negative = self.rates_at_most(confidence)
+        return max(0.0, float(ndtri(1 - positive) - ndtri(negative)))
+
+
+def rate_at_most(events: int, trials: int, confidence: float) -> float:
+    """Clopper-Pearson: the one-sided upper bound on a rate of which `events` in `trials` were seen."""
+    if not 0 <= events <= trials or not 0 < confidence < 1:
+        raise DpflError(f"A rate needs events among trials and a confidence below 1, not {events}, {trials}, {confidence}.")
+    return 1.0 if events == trials else float(betaincinv(events + 1, trials - events, confidence))
+
+
+def _log_ratio(above: float, below: float) -> float:
+    return math.log(above / below) if above > 0 else 0.0
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Exact epsilon of a Gaussian trade-off."""
+    return gaussian_epsilon(1 / mu, delta) if mu > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """A Gaussian release that draws the canary at a rate, and moves by mu then: from 0, or (replaced) from the other side."""
+
+    mu: float
+    rate: float
+    replaced: bool = False
+
+    def epsilon(self, delta: float) -> float:
+        """Exact for this order of the two worlds, and so a lower bound for both."""
+        if self.mu <= 0 or self.delta(0.0) <= delta:
+            return 0.0
+        return _largest(lambda epsilon: self.delta(epsilon) > delta, MOST_EXACT)
+
+    def delta(self, epsilon: float) -> float:
+        """P(x > t) - e^eps Q(x > t), with t where the likelihood ratio, which grows, is e^eps."""
+        low, high = -60.0 - self.mu, 60.0 + self.mu + (epsilon + 60.0) / self.mu
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._log_ratio(middle) < epsilon else (low, middle)
+        above, below = (self._log_mixture(log_ndtr, mean, -high) for mean in self._means)
+        return float(np.exp(above) - np.exp(min(epsilon + below, 700.0)))
+
+    @property
+    def _means(self) -> tuple[float, float]:
+        return (self.mu / 2, -self.mu / 2) if self.replaced else (self.mu, 0.0)
+
+    def _log_ratio(self, x: float) -> float:
+        one, other = (self._log_mixture(lambda at: -(at**2) / 2, mean, -x) for mean in self._means)
+        return one - other
+
+    def _log_mixture(self, log: Callable[[float], float], mean: float, x: float) -> float:
+        """log((1 - q) f(x) + q f(x + mean)): tails or densities, by their logarithm, at -x."""
+        drawn = math.log(self.rate) + float(log(x + mean))
+        return drawn if self.rate >= 1 else float(np.logaddexp(math.log1p(-self.rate) + float(log(x)), drawn))
+
+
+def one_run_chance(epsilon: float, canaries: int, guesses: int, right: int, delta: float) -> float:
+    """How likely so many right guesses are at most under (epsilon, delta), in one run (Steinke et al. 2023, Theorem 5.2)."""
+    rate = 1 / (1 + math.exp(-epsilon))
+    if right == 0:
+        return 1.0
+    tail, fewer = float(bdtrc(right - 1, guesses, rate)), np.arange(1, right)
+    # P[right - i <= Bin < right] for i below right, and P[Bin < right] for i = right.
+    below = bdtr(right - 1, guesses, rate) - np.append(bdtr(right - 1 - fewer, guesses, rate), 0.0)
+    return min(1.0, tail + 2 * canaries * delta * float(np.max(below / np.append(fewer, right))))
+
+
+def one_run_epsilon(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+    """The largest epsilon that so many right guesses refute."""
+    return _largest(lambda epsilon: one_run_chance(epsilon, canaries, guesses, right, delta) < 1 - confidence, LARGEST)
+
+
+def _largest(refuted: Callable[[float], bool], most: float) -> float:
+    if not refuted(0.0):
+        return 0.0
+    low, high = 0.0, most
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return low

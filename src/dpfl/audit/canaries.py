@@ -1,0 +1,128 @@
+"""Samples whose gradient is the worst that a clip allows, given to real nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.one_release import population_for
+from dpfl.audit.rounds import Ground, linear
+from dpfl.client.node import Node
+from dpfl.client.task import Task
+from dpfl.engines import one_thread
+from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness
+from dpfl.server.steps import Fixed
+
+DECLARED = 1_000_000
+"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it was."""
+
+INPUTS = 8
+WITH, WITHOUT = 0, 1
+
+
+@dataclass(frozen=True)
+class Clients:
+    """A site where client 0 has the canary and client 1 has not; the server sends the same model every time."""
+
+    algorithm: Algorithm
+    ground: Ground
+    vector: Tensor
+
+    @classmethod
+    def on(cls, ground: Ground, algorithm: Algorithm) -> Clients:
+        flat = ground.flat()
+        return cls(algorithm.fitted(flat.layout), ground, flat.read())
+
+    @property
+    def steps(self) -> int:
+        return self.algorithm.steps.tau if isinstance(self.algorithm.steps, Fixed) else 1
+
+    @property
+    def rate(self) -> float:
+        """How likely a step is to draw the canary."""
+        release = self.algorithm.samples
+        if self.algorithm.scale != "step" or release is None or isinstance(release.sampling, All):
+            return 1.0
+        return release.sampling.expected(len(self.ground.clients[WITH])) / len(self.ground.clients[WITH])
+
+    def task(self, round: int, client: int) -> Task:
+        made = self.algorithm
+        return Task(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
+
+    def node(self, randomness: Randomness) -> Node:
+        return Node(self.ground.site(randomness))
+
+    def signal(self) -> np.ndarray:
+        """How far the canary moves the update where every step draws it: the same node, the noise left out."""
+        node = self.node(Keyed(0))
+        try:
+            updates = [self.update(node, silent(self.task(0, client))) for client in (WITH, WITHOUT)]
+        finally:
+            node.close()
+        return updates[WITH] - updates[WITHOUT]
+
+    def update(self, node: Node, task: Task) -> np.ndarray:
+        update = node.work(task, self.vector, "").update
+        assert update is not None
+        return update.numpy().copy()  # its memory may be used again
+
+    def played(self, node: Node, client: int, first: int, rounds: int) -> np.ndarray:
+        """What the server sees of a client in these rounds: (rounds, parameters)."""
+        with one_thread():
+            return np.stack([self.update(node, self.task(first + number, client)) for number in range(rounds)])
+
+
+def silent(task: Task) -> Task:
+    """The same work without noise; where noise was in the steps, all samples are drawn in each."""
+    samples, upload = task.samples, task.upload
+    if samples and samples.private:
+        samples = replace(samples, sampling=All(), noise=None)
+    return replace(task, samples=samples, upload=replace(upload, noise=None) if upload else None)
+
+
+def one_canary(algorithm: Algorithm) -> Clients:
+    """A sample with a large constant image, or in its place (where neighbours replace one) the same with another label.
+
+    Where whole clients are protected, all samples of the client are such.
+    """
+    scale = 20.0 * _level(algorithm)
+    held = _held(algorithm)
+    x = torch.zeros(held + 1, INPUTS)
+    x[:2], y = scale, torch.zeros(held + 1, dtype=torch.int64)
+    y[1] = 1
+    rest = torch.arange(2, held + 1)
+    rows = [torch.cat([torch.tensor([first]), rest]) for first in (0, 1)]
+    if algorithm.unit == "client":
+        x, y = torch.full((4, INPUTS), 1e3 * scale), torch.tensor([0, 0, 1, 1])
+        rows = [torch.tensor([0, 1]), torch.tensor([2, 3])]
+    elif algorithm.scale == "step" and not _replaces(algorithm):
+        rows[WITHOUT] = rest
+    return Clients.on(Ground(linear(INPUTS), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+
+
+def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> Clients:
+    """A pixel for every canary; client 0 has those that are `inside`, and client 1 all of them."""
+    x, y = 20.0 * _level(algorithm) * torch.eye(count), torch.zeros(count, dtype=torch.int64)
+    rows = (torch.from_numpy(np.flatnonzero(inside)), torch.arange(count))
+    return Clients.on(Ground(linear(count), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+
+
+def _level(algorithm: Algorithm) -> float:
+    release = algorithm.samples or algorithm.uploads
+    return release.clip.level if release else 1.0
+
+
+def _replaces(algorithm: Algorithm) -> bool:
+    return bool(algorithm.samples and isinstance(algorithm.samples.sampling, FixedSize))
+
+
+def _held(algorithm: Algorithm) -> int:
+    """How many samples a client has: one batch where nothing is gained by sampling."""
+    if algorithm.samples is None or isinstance(algorithm.samples.sampling, Poisson | All):
+        return 3
+    held = population_for(algorithm.samples)
+    return held // 2 if algorithm.scale == "upload" else held

@@ -1,0 +1,45 @@
+"""Canary clients (Andrew et al. 2023): an estimate of a client's epsilon from one run, and no bound.
+
+Clients that send random directions are nearly orthogonal to all else, so the cosine of such a direction with the sum of all
+that was released is N(0, 1/d) for one that took no part. How many deviations the cosines of those that did are from it, in the
+mean, estimates mu.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from dpfl.audit.bounds import Measured, epsilon_of
+from dpfl.client.task import Reply
+from dpfl.privacy import Randomness, Release
+from dpfl.privacy.clip import clip_vector
+from dpfl.server.aggregate import noisy_sum, weighted_sum
+
+DIMENSION = 4096
+CANARIES = 100
+
+
+def canary_clients(release: Release, rounds: int, delta: float, randomness: Randomness, population: int = CANARIES) -> Measured:
+    """All clients are canaries, drawn as the release draws; the server adds its noise, round after round."""
+    rng = randomness.generator("canary clients")
+    fitted = release.fitted((DIMENSION,))
+    rows = torch.from_numpy(rng.standard_normal((population, DIMENSION))).float()
+    updates = [clip_vector(1e3 * fitted.clip.level * row, fitted.clip, ("weight",), (0, DIMENSION))[0] for row in rows]
+    total = torch.zeros(DIMENSION)
+    for number in range(rounds):
+        replies = [Reply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
+        noise = randomness.generator("canary clients noise", number)
+        summed = _with_shares(fitted, weighted_sum(replies, torch.ones(population), DIMENSION), len(replies), noise)
+        total += noisy_sum(summed, len(replies), fitted, noise)
+    cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
+    mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
+    how = f"estimate: cosines of {population} canary clients over {rounds} rounds"
+    return Measured(epsilon_of(mu, delta), None, population, how, mu)
+
+
+def _with_shares(release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator) -> torch.Tensor:
+    """What the clients add themselves, where the noise is theirs."""
+    for _ in range(replies if release.shared_by else 0):
+        total = release.noised(total, rng, share=1 / (release.shared_by or 1))
+    return total

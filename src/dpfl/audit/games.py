@@ -1,0 +1,185 @@
+"""The games by name. Each says what it found of a system, or why it cannot be played on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit import attacks, inversion
+from dpfl.audit.books import books
+from dpfl.audit.bounds import Measured
+from dpfl.audit.canary_clients import canary_clients
+from dpfl.audit.leaks import leaks
+from dpfl.audit.one_release import ENDS, NAMES, one_histogram, one_release, population_for
+from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, UNTESTABLE, Finding, verdict
+from dpfl.audit.whole_run import many_runs, one_run
+from dpfl.models import Layout
+from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
+from dpfl.privacy.accountant import default_for
+from dpfl.privacy.events import Spent
+from dpfl.server.steps import Fixed
+
+SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
+CHANGES = "its noise changes from round to round, and this game has the same in all"
+LITTLE_NOISE = 0.1
+"""Below this multiplier epsilon is so large that RDP, which is quick there, says enough."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is audited, and how hard: trials of one release, whole runs, their rounds, canaries of one run."""
+
+    algorithm: Algorithm
+    delta: float = 1e-5
+    confidence: float = 0.95
+    trials: int = 20_000
+    runs: int = 300
+    rounds: int = 4
+    canaries: int = 1000
+    seed: int = 0
+    out: Path | None = None
+    randomness: Randomness = field(default_factory=lambda: Keyed(0))
+
+    @cached_property
+    def small(self) -> Algorithm:
+        """The system for a model of sixteen parameters, on which the games about releases are played."""
+        return self.algorithm.fitted(SMALL)
+
+    @cached_property
+    def population(self) -> int:
+        release = self.algorithm.release
+        return population_for(release) if release else 1
+
+    @property
+    def steps(self) -> int:
+        """Releases of one round in the games of whole runs."""
+        policy = self.algorithm.steps
+        return policy.tau if self.algorithm.scale == "step" and isinstance(policy, Fixed) else 1
+
+    def claimed(self, releases: int) -> float | None:
+        return self.small.claim.epsilon(self.small.stated(releases, self.population), self.delta)
+
+    def proven(self, releases: int) -> float:
+        return self.epsilon(self.small.spending(releases, self.population))
+
+    @property
+    def release(self) -> Release:
+        """The first one, where they change from round to round."""
+        release, schedule = self.algorithm.release, self.algorithm.schedule
+        assert release is not None
+        return schedule.now(release, 0, {}) if schedule else release
+
+    def epsilon(self, events: Spent) -> float:
+        release = self.small.release
+        little = release is not None and release.multiplier < LITTLE_NOISE
+        return accountant("rdp" if little else default_for(next(iter(events)))).epsilon(events, self.delta)
+
+    def bounded(self, game: str, scope: str, releases: int, measured: Measured) -> Finding:
+        claimed, proven = self.claimed(releases), self.proven(releases)
+        found = verdict(measured.epsilon, claimed, proven)
+        return Finding(game, scope, claimed, proven, measured.epsilon, measured.confidence, found, measured.how)
+
+
+def play_one_release(setting: Setting) -> Finding:
+    release = setting.release
+    measured = one_release(release, setting.delta, setting.trials, setting.confidence, setting.randomness, setting.population)
+    scope = f"{setting.rounds} rounds" if release.whole_run else "one release"
+    return setting.bounded("one release", scope, 1, measured)
+
+
+def play_histogram(setting: Setting) -> Finding | str:
+    survey = setting.algorithm.weights.survey
+    if survey is None or survey.multiplier is None:
+        return "no histogram is released with noise"
+    measured = one_histogram(survey, setting.delta, setting.trials // 4, setting.confidence, setting.randomness)
+    proven = setting.epsilon({survey.event: 1})
+    found = verdict(measured.epsilon, None, proven)
+    return Finding("histogram", "one answer", None, proven, measured.epsilon, measured.confidence, found, measured.how)
+
+
+def play_leaks(setting: Setting) -> Finding | str:
+    found = leaks(setting.algorithm, seed=setting.seed)
+    if found is None:
+        return "the noise of this system is not added by its release, so neighbours cannot be coupled"
+    claimed = setting.claimed(1)
+    proven = setting.epsilon({**setting.small.spending(1, setting.population), **setting.algorithm.before})
+    measured = math.inf if found else 0.0
+    detail = "; ".join(str(leak) for leak in found) or "neighbours with the same noisy values show the same of everything else"
+    return Finding("leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail)
+
+
+def play_books(setting: Setting) -> Finding:
+    found = books(setting.algorithm, seed=setting.seed)
+    detail = "; ".join(found.faults) or f"{found.releases} releases, each with a debit and noise of its own"
+    return Finding("books", "a run", None, None, None, None, BROKEN if found.faults else CONSISTENT, detail)
+
+
+def play_whole_run(setting: Setting) -> Finding | str:
+    if setting.algorithm.scale == "round":
+        return "clients are protected, not samples"
+    if setting.algorithm.schedule:
+        return CHANGES
+    measured = many_runs(setting.algorithm, setting.rounds, setting.delta, setting.runs, setting.confidence, setting.randomness)
+    return setting.bounded("whole run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured)
+
+
+def play_one_run(setting: Setting) -> Finding | str:
+    samples = setting.algorithm.samples
+    if setting.algorithm.scale != "step" or samples is None or isinstance(samples.sampling, FixedSize):
+        return "it needs noise in steps, and samples that are in or out by themselves"
+    if setting.algorithm.schedule:
+        return CHANGES
+    measured = one_run(
+        setting.algorithm, setting.rounds, setting.delta, setting.canaries, setting.confidence, setting.randomness
+    )
+    return setting.bounded("one run", f"{setting.rounds} rounds", setting.rounds * setting.steps, measured)
+
+
+def play_canary_clients(setting: Setting) -> Finding | str:
+    if setting.algorithm.scale != "round":
+        return "samples are protected, or single uploads"
+    if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
+        return CHANGES
+    population = max(100, setting.population)
+    measured = canary_clients(setting.algorithm.clients, setting.rounds, setting.delta, setting.randomness, population)
+    claimed, proven = setting.claimed(setting.rounds), setting.proven(setting.rounds)
+    scope = f"{setting.rounds} rounds"
+    return Finding("canary clients", scope, claimed, proven, measured.epsilon, None, ESTIMATE, measured.how)
+
+
+def play_membership(setting: Setting) -> Finding:
+    found = attacks.membership(setting.algorithm, setting.delta, setting.seed)
+    detail = "; ".join(roc.text for roc in found)
+    return Finding("membership", f"{attacks.ROUNDS} rounds", None, None, None, None, ESTIMATE, detail)
+
+
+def play_inversion(setting: Setting) -> Finding:
+    found, detail = inversion.invert(setting.algorithm, setting.seed), ""
+    if setting.out:
+        path = setting.out / f"{setting.algorithm.name}-{setting.algorithm.variant}-inversion.png"
+        inversion.draw(found, path, f"{setting.algorithm.name}, {setting.algorithm.variant}")
+        detail = f"; pictures in {path}"
+    return Finding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)
+
+
+def untestable(game: str, why: str) -> Finding:
+    return Finding(game, "", None, None, None, None, UNTESTABLE, why)
+
+
+GAMES: dict[str, Callable[[Setting], Finding | str]] = {
+    "one release": play_one_release,
+    "histogram": play_histogram,
+    "leaks": play_leaks,
+    "books": play_books,
+    "whole run": play_whole_run,
+    "one run": play_one_run,
+    "canary clients": play_canary_clients,
+    "membership": play_membership,
+    "inversion": play_inversion,
+}
+BOUNDING = ("one release", "histogram", "whole run", "one run")
+"""Games whose bounds can go wrong by chance; they share what may."""

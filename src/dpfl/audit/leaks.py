@@ -1,0 +1,187 @@
+"""Deterministic leaks: what the adversary sees that differs between neighbours although nothing noisy does.
+
+Two runs on neighbouring data are coupled: the noise of every release makes up for the data, so that the noisy values are the
+same in both. What a guarantee covers follows from these values alone. Whatever else is seen (tau, weights, clip levels,
+answers, divisors, raw values) must then be the same too, bit for bit. Where it is not, and has no noise of its own, no epsilon
+holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.rounds import Ground, Round, linear, play
+from dpfl.client.task import Reply
+from dpfl.privacy import All, Keyed, PublicMedian, Release
+from dpfl.privacy.sampling import Cyclic
+
+COUPLED = ("sample noise", "upload noise", "client noise", "server noise")
+"""What the noise of the releases is drawn for; all other purposes have keys of their own."""
+
+SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
+"""Of the server's state, what other clients see as well."""
+
+SAMPLES = 10
+FAR = 30.0
+HIDDEN = ("seconds", "remaining")  # the clock, and what was public before
+
+Kind = TypeVar("Kind", bound=Release)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A value that differs: where, and what it was in the two worlds."""
+
+    what: str
+    round: int
+    one: str
+    other: str
+
+    def __str__(self) -> str:
+        return f"{self.what} (round {self.round}): {self.one} against {self.other}"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The same noise for releases whatever the data, and a second key for all else."""
+
+    released: int
+    rest: int
+    repeatable = True
+
+    def generator(self, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        return Keyed(self.released if purpose in COUPLED else self.rest).generator(purpose, round, client)
+
+
+class Coupling:
+    """Releases whose noise makes up for the data: what they give is their noise alone. Counts how often they were asked."""
+
+    def __init__(self) -> None:
+        self.releases = 0
+
+    def of(self, release: Kind) -> Kind:
+        """The same release, coupled; its own code draws the noise."""
+        parent, coupling = type(release), self
+
+        def noised(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
+            if not self.private:
+                return parent.noised(self, total, *rest, **options)
+            coupling.releases += 1
+            return parent.noised(self, torch.zeros_like(total), *rest, **options)
+
+        kind = type(parent.__name__, (parent,), {"noised": noised})
+        return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
+
+
+def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorithm:
+    samples, uploads = (change(release) if release else None for release in (algorithm.samples, algorithm.uploads))
+    return replace(algorithm, samples=samples, uploads=uploads, clients=change(algorithm.clients))
+
+
+def with_everyone(algorithm: Algorithm) -> Algorithm:
+    """Everyone is drawn, every time or in its turn, so that neighbours always differ."""
+
+    def drawn(release: Release) -> Release:
+        return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
+
+    return with_releases(algorithm, drawn)
+
+
+def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
+    """Three clients; the first with one sample more or less, or, where whole clients are protected, with blank ones or others.
+
+    What differs is large, so that it is clipped, and what it changes cannot be overlooked.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    count = 5 * SAMPLES
+    x, y = torch.randn(count, 1, 4, 4, generator=rng), torch.randint(0, 3, (count,), generator=rng)
+    rows = torch.arange(count).split(SAMPLES)
+    whole = algorithm.unit == "client"
+    x[rows[0][0]] *= FAR
+    x[rows[1]] *= FAR
+    if whole:
+        x[rows[0]] = 0
+    public = (rows[4],) if isinstance(algorithm.clients.clip, PublicMedian) else ()
+    first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
+    grounds = [Ground(linear(16, 3), x, y, 3, (one, *rows[2:4]), (SAMPLES,) * 3, public) for one in first]
+    return grounds[0], grounds[1]
+
+
+def leaks(algorithm: Algorithm, rounds: int = 4, seed: int = 0) -> list[Leak] | None:
+    """Every value that tells the neighbours apart without noise; None where the noise could not be coupled."""
+    coupling = Coupling()
+    coupled = with_releases(with_everyone(algorithm), coupling.of)
+    one, other = neighbours(algorithm, seed)
+    first, again, second = (
+        _views(algorithm, play(coupled, ground, probe, rounds))
+        for ground, probe in ((one, Probe(seed, seed)), (one, Probe(seed, seed + 1)), (other, Probe(seed, seed)))
+    )
+    if algorithm.scale != "none" and not coupling.releases:
+        return None
+    found: dict[str, Leak] = {}
+    for (round, name), value in first.items():
+        differs = not _same(value, second.get((round, name)))
+        exact = _same(value, again.get((round, name)))
+        if differs and exact and name not in found:
+            found[name] = Leak(name, round, *_shown(value, second.get((round, name))))
+    return _first(list(found.values()))
+
+
+def _first(found: list[Leak]) -> list[Leak]:
+    """Those of the first round that has any, and tau; later ones, and the model, follow from these."""
+    start = min((leak.round for leak in found), default=0)
+    causes = [leak for leak in found if leak.what not in ("vector", "velocity")] or found
+    return [leak for leak in causes if leak.round == start or leak.what == "tau"]
+
+
+def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], Any]:
+    """What the adversary sees, by round: the server sees replies and its own state; others see models and settings."""
+    seen: dict[tuple[int, str], Any] = {}
+    for number, played in enumerate(rounds, start=1):
+        if algorithm.scale != "round":
+            for replies in played.replies:
+                seen |= {(number, name): value for reply in replies for name, value in _reply(reply)}
+        for part in fields(played.state):
+            visible = part.name in SHOWN_TO_ALL if algorithm.scale == "round" else part.name not in HIDDEN
+            if visible:
+                seen |= {(number, name): value for name, value in _flat(part.name, getattr(played.state, part.name))}
+    return seen
+
+
+def _reply(reply: Reply) -> Iterator[tuple[str, Any]]:
+    for part in fields(reply):
+        yield from _flat(f"{part.name} of client {reply.client}", getattr(reply, part.name))
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Release):
+        yield f"clip level of {name}", value.clip.level
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(f"{name}: {key}", item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield name, repr(value)
+    else:
+        yield name, value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray):
+        return np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _shown(one: Any, other: Any) -> tuple[str, str]:
+    """Both values in a few digits; of long ones where they differ most."""
+    if np.shape(one) != np.shape(other) or isinstance(one, str):
+        return str(one)[:40], str(other)[:40]
+    flat = [np.asarray(value, dtype=np.float64).ravel() for value in (one, other)]
+    place = int(np.argmax(np.abs(flat[0] - flat[1])))
+    return f"{flat[0][place]:.6g}", f"{flat[1][place]:.6g}"

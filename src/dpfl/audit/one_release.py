@@ -1,0 +1,199 @@
+"""One release: a canary is in or out, and its vector is the worst for this clip and this noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.audit.bounds import Measured, SampledGaussian
+from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
+from dpfl.client.task import Reply
+from dpfl.errors import DpflError
+from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
+from dpfl.privacy.clip import clip_vector
+from dpfl.privacy.haar_release import HaarNoise
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.release import Upload
+from dpfl.privacy.sampling import Cyclic
+from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
+
+NAMES = ("first.weight", "second.weight")
+ENDS = (8, 16)
+"""Two layers of eight numbers: enough for every clip and every noise to show what it does."""
+
+SEARCHED, OVERFITTED = "the direction of least noise", 1.2
+"""A direction that is searched for looks better on the draws of the search than it is: it must be better by this factor."""
+
+FAR = 1e3
+"""A canary's norm before it is clipped, in clip levels."""
+
+
+@dataclass(frozen=True)
+class Game:
+    """A release of one unit beside others that the adversary knows: what the unit's vector becomes, with and without it."""
+
+    release: Release
+    population: int = 1
+
+    def __post_init__(self) -> None:
+        if self.release.noise is None:
+            raise DpflError("A release without noise needs no game: it hides nothing.")
+
+    @property
+    def replaced(self) -> bool:
+        """Whether neighbours have another unit in the canary's place; else they do without one."""
+        return isinstance(self.release, Upload) or isinstance(self.release.sampling, FixedSize)
+
+    def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
+        """The canary's vector after the clip, by the code that clips, and whether it was inside."""
+        unit = direction / direction.norm()
+        if isinstance(self.release, Upload) and self.release.protects == "sample":
+            return unit * self.release.moves / 2, True  # a sample moves the update by so much, whatever the clip of the update
+        return clip_vector(FAR * self.release.clip.level * unit, self.release.clip, NAMES, (0, *ENDS))
+
+    def mechanism(self, direction: Tensor, drawn: bool = False) -> Mechanism:
+        """The release with this canary; `drawn` plays on the condition that the sampling took it."""
+        vector, inside = self.canary(direction)
+        return partial(_released, self, vector, inside, drawn)
+
+    def moved(self, direction: Tensor) -> np.ndarray:
+        """How far the canary moves what is released, where it is drawn."""
+        vector, inside = self.canary(direction)
+        counted = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
+        once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
+        return np.concatenate([once * taken for taken in self.turns()])
+
+    def turns(self) -> list[bool]:
+        """Whether the canary takes part in each round that the release is made of: one, or all of a run."""
+        noise, sampling = self.release.noise, self.release.sampling
+        if not isinstance(noise, BandedNoise) or not isinstance(sampling, Cyclic):
+            return [True]
+        return [round % sampling.turns(self.population) == 0 for round in range(noise.rounds)]
+
+
+def population_for(release: Release) -> int:
+    """A number of units that the release can draw from."""
+    sampling = release.sampling
+    return 2 * sampling.size if isinstance(sampling, FixedSize | PoissonSize | Cyclic) else 1
+
+
+def _released(
+    game: Game, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
+) -> np.ndarray:
+    if isinstance(game.release.noise, BandedNoise):
+        return np.stack([_banded(game, vector * float(within), game.release.noise, rng) for _ in range(trials)])
+    sampling = game.release.sampling
+    taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
+    signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
+    totals = torch.from_numpy(signs).float()[:, None] * vector
+    sums = _noised(game.release, totals, rng)
+    if not isinstance(game.release.clip, Quantile):
+        return sums.numpy()
+    counts = [_count(game.release.clip, sign, inside, rng) for sign in signs]
+    return np.column_stack([sums.numpy(), counts])
+
+
+def _banded(game: Game, vector: Tensor, noise: BandedNoise, rng: np.random.Generator) -> np.ndarray:
+    """All rounds of a run with noise that later rounds take back, one after another."""
+    past, seen = torch.empty(0, len(vector)), []
+    for taken in game.turns():
+        noisy, past = correlated_sum(vector * float(taken), noise, game.release, past, rng)
+        seen.append(noisy)
+    return torch.cat(seen).numpy()
+
+
+def _count(clip: Quantile, sign: float, inside: bool, rng: np.random.Generator) -> float:
+    """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the opposite."""
+    replies = [Reply(0, inside=inside == (sign > 0))] if sign else []
+    return noisy_inside_fraction(replies, clip, 1.0, rng)
+
+
+def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
+    """Every row with noise of its own; independent noise is the same for one long vector."""
+    shares = release.shared_by or 1
+    if isinstance(release.noise, Gaussian):
+        once = totals.flatten()
+        for _ in range(shares):
+            once = release.noised(once, rng, share=1 / shares)
+        return once.view_as(totals)
+    rows = []
+    for row in totals:
+        for _ in range(shares):
+            row = release.noised(row, rng, share=1 / shares)
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def directions() -> dict[str, Tensor]:
+    """Canaries that are the worst for some clip: the constant vector for Haar coefficients and layers, single numbers, ..."""
+    size = ENDS[-1]
+    alternating = torch.ones(size)
+    alternating[1::2] = -1
+    return {
+        "the constant vector": torch.ones(size),
+        "the alternating vector": alternating,
+        "one number": torch.eye(size)[0],
+        "one layer": (torch.arange(size) < ENDS[0]).float(),
+    }
+
+
+def worst(game: Game, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
+    """The canary furthest from its absence for the noise of some draws that count for nothing else; known ones and a search."""
+    rng = randomness.generator("one release pilot")
+    outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(False, max(300, int(PILOT * trials)), rng)
+    found = directions() | {SEARCHED: _least_noise(outs[:, : ENDS[-1]])}
+    apart = {name: whitened(outs, game.moved(direction))[1] for name, direction in found.items()}
+    apart[SEARCHED] /= OVERFITTED
+    name = max(apart, key=lambda name: apart[name])
+    moved = game.moved(found[name])
+    return name, found[name], detector(outs, moved, -moved / 2 if game.replaced else np.zeros_like(moved))
+
+
+def _least_noise(outs: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.linalg.eigh(np.cov(outs, rowvar=False))[1][:, 0]).float()
+
+
+def one_release(
+    release: Release, delta: float, trials: int, confidence: float, randomness: Randomness, population: int | None = None
+) -> Measured:
+    """At least this much epsilon is spent by one such release; the better of two bounds, which hold together.
+
+    One assumes nothing and includes the sampling. The other has mu on the condition that the canary was drawn, since noise is
+    Gaussian in every direction, and what the sampling makes of it.
+    """
+    game = Game(release.fitted(ENDS), population or population_for(release))
+    trials = trials if isinstance(game.release.noise, Gaussian) else trials // 4  # drawn a vector at a time
+    name, direction, score = worst(game, randomness, trials)
+    each = 1 - (1 - confidence) / 2
+    free = distinguish(game.mechanism(direction), delta, trials, each, randomness, score, "one release")
+    bounds = [free]
+    if isinstance(game.release.noise, Gaussian | HaarNoise | BandedNoise):
+        drawn = game.mechanism(direction, drawn=True)
+        sampled = partial(_sampled_epsilon, game, delta=delta)
+        bounds.append(distinguish_gaussian(drawn, score, delta, trials, each, randomness, sampled, "one release"))
+    best = max(bounds, key=lambda measured: measured.epsilon)
+    return Measured(best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu)
+
+
+def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
+    """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
+    sampling = game.release.sampling
+    by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)
+    rate = sampling.expected(game.population) / game.population if by_chance else 1.0
+    return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
+
+
+def one_histogram(survey: Survey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+    """The same for a label histogram of three hundred samples, with one more or not."""
+    without = np.arange(300) % 3
+
+    def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
+        labels = np.append(without, 0) if within else without
+        return np.stack([survey.answer(labels, 3, rng) for _ in range(trials)])
+
+    return distinguish(mechanism, delta, trials, confidence, randomness, name="histogram")

@@ -1,0 +1,113 @@
+"""A few real rounds, coordinator and nodes as they are, with everything that passes between them kept."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dpfl.algorithms import Algorithm
+from dpfl.client.node import Buildable, Site
+from dpfl.client.task import Order, Reply
+from dpfl.coordinator import Coordinator, Federated, State
+from dpfl.engines import local_engine
+from dpfl.models import FlatModel, from_module
+from dpfl.privacy import Budget, Ledger, Randomness
+
+LEFT = 40
+"""Releases that every account has left, so that steps that adapt have something to weigh against rounds."""
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Who holds what: rows of x and y, the sizes declared, and one client whose data is public."""
+
+    model: Buildable
+    x: Tensor
+    y: Tensor
+    classes: int
+    clients: Sequence[Tensor]
+    declared: Sequence[int]
+    public: Sequence[Tensor] = ()
+
+    def flat(self) -> FlatModel:
+        return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0))
+
+    def site(self, randomness: Randomness, ledgers: Path | None = None) -> Site:
+        declared = (*self.declared, *(len(rows) for rows in self.public))
+        everyone = (*self.clients, *self.public)
+        return Site("audit", self.model, self.classes, self.x, self.y, everyone, declared, randomness, ledgers)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the server asked and got in one round, surveys and public clients included, and what it then had."""
+
+    orders: Sequence[Order]
+    replies: Sequence[Sequence[Reply]]
+    state: State
+    asked: Order
+
+
+@dataclass
+class _Recording:
+    orders: list[Order] = field(default_factory=list)
+    replies: list[list[Reply]] = field(default_factory=list)
+
+
+def play(
+    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None
+) -> list[Round]:
+    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is paid for."""
+    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
+        place = ledgers or Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        central = Ledger.open(place / "federation.sqlite", "federation", "client") if algorithm.scale == "round" else None
+        try:
+            return _play(algorithm, ground, randomness, rounds, ledgers, central)
+        finally:
+            if central:
+                central.close()
+
+
+def _play(
+    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None
+) -> list[Round]:
+    flat = ground.flat()
+    clients = len(ground.clients)
+    made = algorithm.fitted(flat.layout).over(rounds, clients)
+    public = range(clients, clients + len(ground.public))
+    federated = Federated("audit", ground.declared, flat.layout, public, central)
+    remaining = [LEFT] * (clients if made.own_accounts else 1)
+    state = State(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
+    kept, played = _Recording(), []
+    with closing(local_engine(ground.site(randomness, ledgers), flat.layout.size)) as engine:
+
+        def ask(order: Order) -> list[Reply]:
+            replies = engine.run(order)
+            kept.orders.append(order)
+            kept.replies.append(copy.deepcopy(replies))  # the memory of an update may be used again
+            return replies
+
+        # A loss on public data is a function of the model; any will do.
+        coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask, lambda at: float(at.norm()))
+        while (order := coordinator.next_order()) is not None:
+            coordinator.aggregate(ask(order))
+            coordinator.close_round(order.steps)
+            played.append(Round(tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order))
+            kept.orders.clear()
+            kept.replies.clear()
+    return played
+
+
+def linear(inputs: int, classes: int = 2, weight: float = 0.0) -> Buildable:
+    """A linear model without bias, of which a sample's gradient is known: (p - label) x."""
+    layer = nn.Linear(inputs, classes, bias=False)
+    nn.init.constant_(layer.weight, weight)
+    return from_module(nn.Sequential(nn.Flatten(), layer))

@@ -1,0 +1,95 @@
+"""A whole run at sample level: canaries in a client, a score a step, an adversary that sees what the server sees.
+
+Two games: many runs with one canary in or out, and one run with many canaries (Steinke et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.bounds import Measured, one_run_epsilon
+from dpfl.audit.canaries import WITH, WITHOUT, Clients, many_canaries, one_canary
+from dpfl.audit.distinguish import Detector, detector, distinguish
+from dpfl.privacy import Randomness
+
+PILOT = 400
+"""Rounds without a canary from which the adversary learns the noise."""
+
+
+def likelihood(scores: np.ndarray, mu: float, rate: float) -> np.ndarray:
+    """log of 1 - q + q exp(mu s - mu^2 / 2): how much better a score is explained by a canary that is drawn at rate q."""
+    exponent = mu * scores - mu**2 / 2
+    return exponent if rate >= 1 else np.logaddexp(np.log1p(-rate), np.log(rate) + exponent)
+
+
+def many_runs(
+    algorithm: Algorithm, rounds: int, delta: float, trials: int, confidence: float, randomness: Randomness
+) -> Measured:
+    """The canary is in or out of a client that makes all of its rounds, again and again."""
+    clients = one_canary(algorithm)
+    node = clients.node(randomness)
+    try:
+        pilot = randomness.generator("whole run pilot")
+        outs = clients.played(node, WITHOUT, _place(pilot), PILOT)
+        moved = clients.signal()
+        found = detector(outs, moved, outs.mean(0))
+        mu = float(moved @ found.direction)
+
+        def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
+            client = WITH if within else WITHOUT
+            return np.stack([clients.played(node, client, _place(rng), rounds).ravel() for _ in range(trials)])
+
+        score = _total(found, mu, clients, rounds)
+        measured = distinguish(mechanism, delta, trials, confidence, randomness, score, "whole run")
+    finally:
+        node.close()
+    return Measured(measured.epsilon, confidence, measured.trials, f"Clopper-Pearson over runs of {rounds} rounds")
+
+
+def _place(rng: np.random.Generator) -> int:
+    """Rounds that nothing else uses: they key the noise."""
+    return int(rng.integers(2**50))
+
+
+def _total(found: Detector, mu: float, clients: Clients, rounds: int) -> Callable[[np.ndarray], np.ndarray]:
+    rate = clients.rate if clients.steps == 1 else 1.0  # the sum of several draws: by its size
+
+    def score(released: np.ndarray) -> np.ndarray:
+        each = released.reshape(len(released), rounds, -1)
+        return likelihood(each @ found.direction - found.middle + mu / 2, mu, rate).sum(1)
+
+    return score
+
+
+def one_run(
+    algorithm: Algorithm, rounds: int, delta: float, canaries: int, confidence: float, randomness: Randomness
+) -> Measured:
+    """Every canary is in by a fair coin; the adversary names those that it is surest of, a tenth in and a tenth out."""
+    inside = randomness.generator("one run coins").random(canaries) < 0.5
+    clients = many_canaries(algorithm, canaries, inside)
+    node = clients.node(randomness)
+    try:
+        released = clients.played(node, WITH, _place(randomness.generator("one run rounds")), rounds)
+    finally:
+        node.close()
+    scores = _canary_scores(released, clients, canaries)
+    named = max(1, canaries // 10)
+    order = np.argsort(scores)
+    right = int(inside[order[-named:]].sum() + (~inside[order[:named]]).sum())
+    epsilon = one_run_epsilon(canaries, 2 * named, right, delta, confidence)
+    return Measured(epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right")
+
+
+def _canary_scores(released: np.ndarray, clients: Clients, canaries: int) -> np.ndarray:
+    """For each canary the two weights of its pixel, against the usual size of their difference."""
+    weights = released.reshape(len(released), 2, canaries)
+    contrast = weights[:, 0] - weights[:, 1]
+    middle = np.median(contrast, axis=1, keepdims=True)
+    deviation = np.median(np.abs(contrast - middle), axis=1, keepdims=True) / 0.6745 + 1e-30
+    standard = (contrast - middle) / deviation
+    rate = clients.rate if clients.steps == 1 else 1.0
+    mu = max(float(np.quantile(standard, 0.999)), 1.0) if rate < 1 else 1.0
+    return likelihood(standard, mu, rate).sum(0)

@@ -1,0 +1,190 @@
+"""`dpfl audit`: games that try to refute what a system claims, and what is proven of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dpfl import models
+from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
+from dpfl.algorithms.options import nearest
+from dpfl.audit import Finding, Report
+from dpfl.audit import audit as play
+from dpfl.audit.attacks import loaded, membership_of
+from dpfl.audit.audit import with_finding
+from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
+from dpfl.errors import DpflError
+from dpfl.experiment import Experiment, load, parse
+from dpfl.planner import with_planned_noise
+from dpfl.privacy import Budget
+from dpfl.privacy.noise import Planned
+from dpfl.privacy.statement import rounded_up
+from dpfl.runs import RunFolder
+
+STYLES = {
+    "refuted": "bold red",
+    "broken": "bold white on red",
+    "consistent": "green",
+    "estimate": "cyan",
+    "not testable": "dim",
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is audited: a system, that of an experiment, or that of a run, whose model is there as well."""
+
+    algorithm: Algorithm
+    delta: float = 1e-5
+    experiment: Experiment | None = None
+    folder: RunFolder | None = None
+
+
+def audit(
+    target: Annotated[
+        str, typer.Argument(metavar="SYSTEM|EXPERIMENT|RUN", help="A system, an experiment file, a run's folder.")
+    ],
+    variant: Annotated[str | None, typer.Option(help="sound or published, for a system that has both.")] = None,
+    confidence: Annotated[float, typer.Option(help="With which all lower bounds hold together.")] = 0.95,
+    delta: Annotated[float | None, typer.Option(help="By default 1e-5, or that of the experiment.")] = None,
+    trials: Annotated[int, typer.Option(help="How often one release is played with the canary, and without it.")] = 20_000,
+    game: Annotated[list[str] | None, typer.Option(help="Only this game; may be given again.")] = None,
+    seed: Annotated[int, typer.Option(help="Another seed, other draws.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="A folder for pictures.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data of a run lies; else DPFL_DATA.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable."""
+    found = _target(target, variant)
+    progress = Console(stderr=True, quiet=quiet)
+    with progress.status("starting") as status:
+
+        def tell(name: str) -> None:
+            status.update(f"game: {name}")
+            if not progress.is_terminal:
+                progress.print(f"game: {name}", highlight=False)
+
+        report = play(
+            found.algorithm, delta=delta or found.delta, confidence=confidence, trials=trials, seed=seed, games=game, out=out,
+            tell=tell,
+        )  # fmt: skip
+        if found.folder and found.experiment:
+            tell("membership, on the run's own model")
+            report = with_finding(report, _own_membership(found.folder, found.experiment, report.delta, data_dir))
+    if as_json:
+        print(json.dumps(report.to_dict()))
+    else:
+        show(report, Console())
+    if report.verdict == BROKEN:
+        raise typer.Exit(1)
+
+
+def _target(word: str, variant: str | None) -> Target:
+    path = Path(word)
+    if word in ALGORITHMS:
+        return Target(_made(word, {}, variant))
+    if path.is_dir():
+        return _run(RunFolder.open(path), variant)
+    if path.suffix != ".toml":
+        raise DpflError(f"There is no system, experiment file or run {word!r}; of the systems, {nearest(word, ALGORITHMS)}")
+    return _experiment(load(path), variant)
+
+
+def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
+    if variant and "variant" not in options_of(name):
+        raise DpflError(f"{name} has no variants; leave --variant out.")
+    return from_name(name, **options | ({"variant": variant} if variant else {}))
+
+
+def _experiment(experiment: Experiment, variant: str | None) -> Target:
+    made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
+    budget = experiment.budget
+    release = made.release
+    if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
+        made = with_planned_noise(made, Budget(**budget.model_dump()), experiment.data.clients, experiment.privacy.accountant)
+    return Target(made, budget.delta, experiment)
+
+
+def _run(folder: RunFolder, variant: str | None) -> Target:
+    record = folder.experiment()
+    if not record.get("experiment"):
+        raise DpflError(f"The run in {folder.path} was started from Python; audit it there: dpfl.audit.audit(algorithm).")
+    target = _experiment(parse(record["experiment"]), variant)
+    return Target(target.algorithm, target.delta, target.experiment, folder)
+
+
+def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None) -> Finding:
+    """Of the run's training samples and test samples, by its final weights and its own proven epsilon."""
+    statement = folder.json("statement.json")
+    if statement is None:
+        raise DpflError(f"The run in {folder.path} is not finished; go on with it: dpfl run --resume {folder.path}")
+    federation = experiment.federation(data_dir)
+    model = models.from_name(experiment.model.name, **experiment.model.options())
+    module = loaded(model, federation, folder.file("model.safetensors"))
+    proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
+    roc = membership_of(module, federation, proven, delta)
+    return Finding("membership of the run", "the run", None, proven, None, None, ESTIMATE, roc.text)
+
+
+def show(report: Report, console: Console) -> None:
+    noise = f", noise multiplier {report.noise_multiplier:.4g}" if report.noise_multiplier else ""
+    console.print(
+        f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; "
+        f"bounds hold together with confidence {report.confidence:g}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    played = [finding for finding in report.findings if finding.verdict != UNTESTABLE]
+    if played:
+        console.print(_table(played))
+    for finding in played:
+        console.print(f"[bold]{finding.game}[/bold]: {escape(finding.detail)}", highlight=False, soft_wrap=True)
+    for finding in report.findings:
+        if finding.verdict == UNTESTABLE:
+            console.print(f"[dim]{finding.game}: not testable, {escape(finding.detail)}[/dim]", highlight=False, soft_wrap=True)
+    style = STYLES[report.verdict]
+    console.print(f"\n[{style}]{report.verdict}[/{style}]: {escape(reason(report))}", highlight=False, soft_wrap=True)
+
+
+def reason(report: Report) -> str:
+    """The verdict in a sentence."""
+    deciding = report.deciding
+    if deciding is None:
+        return report.why
+    if deciding.measured is None:
+        return deciding.detail
+    measured = "a value without noise tells neighbours apart, so no epsilon holds"
+    if deciding.shown != "unbounded":
+        measured = f"at least epsilon {deciding.measured:.4f} was measured in {deciding.scope}"
+    return f"{measured}; claimed {_figure(deciding.claimed)}, proven {_figure(deciding.proven)}"
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table("game", "of", "claimed", "proven", "measured", "verdict", box=box.SIMPLE_HEAD)
+    for finding in findings:
+        sign = "" if finding.shown == "unbounded" else ">= " if finding.confidence else "~ "
+        measured = "" if finding.measured is None else f"{sign}{_lower(finding)}"
+        claimed, proven = ("" if epsilon is None else _figure(epsilon) for epsilon in (finding.claimed, finding.proven))
+        style = STYLES[finding.verdict]
+        table.add_row(finding.game, finding.scope, claimed, proven, measured, f"[{style}]{finding.verdict}[/{style}]")
+    return table
+
+
+def _lower(finding: Finding) -> str:
+    return str(finding.shown) if isinstance(finding.shown, str) else f"{finding.shown:.4f}"
+
+
+def _figure(epsilon: float | None) -> str:
+    if epsilon is None:
+        return "nothing"
+    return "unbounded" if epsilon == float("inf") else f"{rounded_up(epsilon):.4f}"

@@ -1,0 +1,75 @@
+"""Membership inference and gradient inversion: they work where nothing protects, and not against noise."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
+from dpfl.audit.attacks import membership
+from dpfl.audit.inversion import draw, invert
+from dpfl.audit.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
+from dpfl.engines import one_thread
+
+
+def test_the_ceiling_is_that_of_the_definition() -> None:
+    assert ceiling(0.01, 1.0, 1e-5) == pytest.approx(math.e * 0.01 + 1e-5)
+    assert ceiling(0.5, 1.0, 0.0) == pytest.approx(1 - 0.5 / math.e)
+    assert ceiling(0.001, 0.0, 0.0) == pytest.approx(0.001)
+    assert ceiling(0.001, math.inf, 0.0) == 1.0
+    assert ceiling(0.001, 800.0, 1e-5) == 1.0
+
+
+def test_rates_are_read_at_thresholds_that_let_few_of_the_others_through() -> None:
+    others = np.arange(1000.0)
+    members = np.full(1000, 989.5)
+    found = roc("attack", members, others, 1.0, 1e-5)
+    assert found.rates == {0.001: 0.0, 0.01: 1.0, 0.1: 1.0}
+    assert set(found.ceilings) == set(RATES)
+
+
+def overfitted(x: torch.Tensor, y: torch.Tensor, seed: int) -> torch.nn.Module:
+    torch.default_generator.manual_seed(seed)
+    module = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 5))
+    optimiser = torch.optim.Adam(module.parameters(), 0.01)
+    for _ in range(100):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), y).backward()
+        optimiser.step()
+    return module
+
+
+def test_both_attacks_find_the_members_of_an_overfitted_model() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x, y = torch.randn(600, 20, generator=rng), torch.randint(0, 5, (600,), generator=rng)
+    parts = [(x[start : start + 100], y[start : start + 100]) for start in range(0, 600, 100)]
+    with one_thread(), torch.random.fork_rng():
+        target, *shadows = (overfitted(*part, seed) for seed, part in enumerate((parts[0], *parts[2:])))
+    for found in (
+        loss_threshold(target, parts[0], parts[1], 1.0, 1e-5),
+        likelihood_ratio(target, shadows, parts[0], parts[1], 1.0, 1e-5),
+    ):
+        assert found.rates[0.1] > 0.8 > found.ceilings[0.1]
+    assert np.isfinite(confidences(target, *parts[0])).all()
+
+
+def test_a_private_model_stays_below_the_ceiling() -> None:
+    for found in membership(fedavg_dp(noise_multiplier=1.0), 1e-5):
+        slack = 4 * math.sqrt(0.1 / found.members)
+        assert found.rates[0.1] <= found.ceilings[0.1] + slack
+
+
+@pytest.mark.parametrize("made", [fedavg_dp(noise_multiplier=1.0), ldp_fl(noise_multiplier=1.0), hw_dpfl(noise_multiplier=1.0)])
+def test_an_image_is_read_off_a_bare_update_and_not_off_a_release(made, tmp_path: Path) -> None:
+    rebuilt = invert(made)
+    without, released = rebuilt.likeness
+    assert without > 0.99
+    assert abs(released) < 0.2
+    draw(rebuilt, tmp_path / "pictures" / "inversion.png", "test")
+    assert (tmp_path / "pictures" / "inversion.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_where_there_is_no_noise_the_release_hides_nothing() -> None:
+    assert invert(fedavg(tau=1)).likeness[1] > 0.99

@@ -1,0 +1,13 @@
+"""Every release is debited and has noise of its own."""
+
+import pytest
+
+from dpfl.audit.books import books
+from tests.audit.systems import PRIVATE, system
+
+
+@pytest.mark.parametrize(("name", "variant"), PRIVATE)
+def test_the_books_of_every_system_are_in_order(name: str, variant: str) -> None:
+    found = books(system(name, variant))
+    assert found.faults == ()
+    assert found.releases >= (1 if system(name, variant).clients.whole_run else 3)

@@ -1,0 +1,58 @@
+"""Runs with canaries at real nodes: bounds below what is proven, and not zero where much is spent."""
+
+import pytest
+
+from dpfl.algorithms import custom, dp_sgd_wav, hw_dpfl, ldp_fl
+from dpfl.algorithms.algorithm import Algorithm
+from dpfl.audit import audit
+from dpfl.audit.canary_clients import canary_clients
+from dpfl.audit.whole_run import many_runs, one_run
+from dpfl.privacy import Flat, Gaussian, Keyed, PoissonSize, Release
+from tests.audit.systems import SOUND, system
+
+
+def test_one_run_with_many_canaries_finds_some_of_what_is_spent() -> None:
+    plain = custom(sampling_rate=1.0, noise_multiplier=1.0)
+    assert 1.0 < one_run(plain, 1, 1e-5, 1000, 0.95, Keyed(0)).epsilon < 4.377
+    louder = custom(sampling_rate=1.0, noise_multiplier=0.5)
+    assert 3.0 < one_run(louder, 1, 1e-5, 1000, 0.95, Keyed(0)).epsilon < 9.997
+
+
+@pytest.mark.parametrize(
+    ("made", "truth"),
+    [
+        (custom(sampling_rate=1.0, noise_multiplier=1.0), 9.997256),
+        (ldp_fl(noise_multiplier=1.0), 9.997256),
+        (hw_dpfl(noise_multiplier=1.0), 9.997256),
+    ],
+    ids=["steps", "uploads of clients", "uploads of samples"],
+)
+def test_four_rounds_with_one_canary_are_told_apart_within_the_proof(made: Algorithm, truth: float) -> None:
+    measured = many_runs(made, 4, 1e-5, 200, 0.95, Keyed(0))
+    assert 1.0 < measured.epsilon < truth
+
+
+def test_the_published_wavelets_are_refuted_by_their_updates_alone() -> None:
+    report = audit(dp_sgd_wav("published"), games=["whole run"])
+    assert report.verdict == "refuted"
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_no_run_of_a_sound_system_shows_more_than_is_proven(name: str) -> None:
+    for finding in audit(system(name, "sound"), runs=100, rounds=2, games=["whole run", "one run"]).findings:
+        assert finding.verdict != "broken", finding
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_twenty_runs_of_a_sound_system_with_many_canaries_show_no_more_than_is_proven(name: str) -> None:
+    for seed in range(20):
+        (finding,) = audit(system(name, "sound"), canaries=200, games=["one run"], seed=seed).findings
+        assert finding.verdict != "broken", (seed, finding)
+
+
+def test_canary_clients_estimate_what_is_spent_and_say_that_it_is_no_bound() -> None:
+    plain = canary_clients(Release(clip=Flat(1.0), noise=Gaussian(1.0)), 1, 1e-5, Keyed(0))
+    assert plain.confidence is None
+    assert plain.epsilon == pytest.approx(4.377, rel=0.25)
+    drawn = canary_clients(Release(PoissonSize(20), Flat(1.0), Gaussian(1.0)), 4, 1e-5, Keyed(0))
+    assert 0 <= drawn.epsilon < plain.epsilon

@@ -1,0 +1,95 @@
+"""`dpfl audit` on a system, an experiment and a run, for people and as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dpfl.cli.app import app
+
+QUICK = ["--quiet", "--trials", "2000"]
+EXPERIMENT = """
+[data]
+name = "mnist-sample"
+partition = "iid"
+clients = 4
+[model]
+name = "mlp"
+hidden = 8
+[algorithm]
+name = "fedavg-dp"
+[budget]
+epsilon = 4.0
+delta = 1e-5
+rounds = 2
+"""
+
+
+def ask(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["audit", *words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def told(*words: str) -> dict:
+    return json.loads(ask(*words, *QUICK, "--json"))
+
+
+def test_the_published_wavelets_are_refuted_and_the_sound_ones_consistent() -> None:
+    games = ["--game", "one release", "--game", "leaks"]
+    published = told("dp-sgd-wav", "--variant", "published", *games)
+    assert published["verdict"] == "refuted"
+    assert published["measured"] > published["claimed"]
+    sound = told("dp-sgd-wav", "--variant", "sound", *games)
+    assert sound["verdict"] == "consistent"
+    assert sound["measured"] <= sound["proven"]
+
+
+@pytest.mark.parametrize("name", ["ali-dpfl", "als-dpfl", "hw-dpfl"])
+def test_the_leak_of_a_published_system_is_shown_and_the_sound_one_has_none(name: str) -> None:
+    published = told(name, "--variant", "published", "--game", "leaks")
+    assert (published["verdict"], published["measured"], published["proven"]) == ("refuted", "unbounded", "unbounded")
+    assert "against" in published["why"]
+    assert told(name, "--game", "leaks")["verdict"] == "consistent"
+
+
+def test_people_get_a_table_and_a_sentence() -> None:
+    printed = ask("ali-dpfl", "--variant", "published", "--game", "leaks", "--game", "canary clients", *QUICK)
+    assert "no epsilon holds" in printed
+    assert "tau (round 2)" in printed
+    assert "canary clients: not testable" in printed
+
+
+def test_an_experiment_is_audited_with_the_noise_that_its_budget_plans(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(EXPERIMENT)
+    found = told(str(file), "--game", "one release")
+    assert found["verdict"] == "consistent"
+    assert 0.3 < found["noise_multiplier"] < 1.0
+
+
+def test_a_run_is_audited_with_its_own_model(tmp_path: Path) -> None:
+    file, run = tmp_path / "experiment.toml", tmp_path / "run"
+    file.write_text(EXPERIMENT)
+    CliRunner().invoke(app, ["run", str(file), "--out", str(run), "--quiet", "--workers", "1"], catch_exceptions=False)
+    found = told(str(run), "--game", "leaks")
+    own = found["games"][-1]
+    assert own["game"] == "membership of the run"
+    assert "true positives" in own["detail"]
+    assert own["proven"] <= 4.0
+
+
+def test_pictures_go_where_they_are_asked_to(tmp_path: Path) -> None:
+    ask("fedavg-dp", "--game", "inversion", "--out", str(tmp_path / "pictures"), *QUICK)
+    assert [file.name for file in (tmp_path / "pictures").iterdir()] == ["fedavg-dp-sound-inversion.png"]
+
+
+def test_mistakes_are_answered_with_what_to_do() -> None:
+    for words, answer in (
+        (["fedavg-pd"], "did you mean 'fedavg-dp'"),
+        (["fedavg-dp", "--variant", "published"], "has no variants"),
+        (["none.toml"], "no experiment file"),
+    ):
+        done = CliRunner().invoke(app, ["audit", *words])
+        assert answer in str(done.exception)
