@@ -26,6 +26,7 @@ SYSTEMS = [
     ("ali-dpfl", "sound", {}),
     ("ali-dpfl", "published", {}),
     ("ali-dpfl", "sound", {"formula": "printed"}),
+    ("ali-dpfl", "sound", {"whole_budget": True}),
     ("als-dpfl", "sound", {}),
     ("als-dpfl", "published", {}),
 ]
@@ -33,24 +34,24 @@ SYSTEMS = [
 
 def main(picture: Path) -> None:
     federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05), seed=0)
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), sharey=True, layout="constrained")
     heads = ("rounds", "system", "variant", "tau of rounds 1, 2, 3, 5, 10, 20, last", "rounds made", "steps", "accuracy")
     print("| " + " | ".join((*heads, "proven", "claimed")) + " |")
     print("|---" * 9 + "|")
     for panel, share in zip(axes, (2, 5), strict=True):
         rounds = R_C // share
         for name, variant, options in SYSTEMS:
-            label = f"{name}, {variant}" + "".join(f", {value}" for value in options.values())
+            kind = variant + "".join(
+                f", {key} {value}".replace("_", " ").replace(" True", "") for key, value in options.items()
+            )
             result = run(federation, from_name(name, variant=variant, **options), rounds)
             taus = [row.steps for row in result.history]
-            panel.step(range(1, len(taus) + 1), taus, where="mid", label=label)
-            print(
-                line(rounds, name, f"{variant}{''.join(f', {value}' for value in options.values())}", taus, result), flush=True
-            )
-        panel.set(title=f"R_s = R_c / {share} = {rounds}", xlabel="round", yscale="log")
+            apart = 0.06 * len(panel.lines)  # so that equal lists can be told apart
+            panel.step(range(1, len(taus) + 1), [tau + apart for tau in taus], where="mid", label=f"{name}, {kind}")
+            print(line(rounds, name, kind, taus, result), flush=True)
+        panel.set(title=f"R_s = R_c / {share} = {rounds} rounds", xlabel="round", ylim=(0.5, None))
     axes[0].set_ylabel("tau")
-    axes[1].legend(fontsize=8)
-    figure.tight_layout()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(picture, dpi=130)
 
 
