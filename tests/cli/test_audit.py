@@ -69,6 +69,13 @@ def test_an_experiment_is_audited_with_the_noise_that_its_budget_plans(tmp_path:
     assert 0.3 < found["noise_multiplier"] < 1.0
 
 
+def test_an_experiment_whose_noise_is_planned_over_all_rounds_is_audited(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    for name in ("dyn-dp-sgd", "dp-ftrl"):
+        file.write_text(EXPERIMENT.replace("fedavg-dp", name).replace("rounds = 2", "rounds = 3"))
+        assert told(str(file), "--game", "leaks")["verdict"] == "consistent"
+
+
 def test_a_run_is_audited_with_its_own_model(tmp_path: Path) -> None:
     file, run = tmp_path / "experiment.toml", tmp_path / "run"
     file.write_text(EXPERIMENT)
@@ -78,6 +85,7 @@ def test_a_run_is_audited_with_its_own_model(tmp_path: Path) -> None:
     assert own["game"] == "membership of the run"
     assert "true positives" in own["detail"]
     assert own["proven"] <= 4.0
+    assert json.loads((run / "audit.json").read_text()) == found, "kept for the certificate"
 
 
 def test_pictures_go_where_they_are_asked_to(tmp_path: Path) -> None:

@@ -64,7 +64,10 @@ def audit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable."""
+    """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.
+
+    That of a run is kept in its folder, for its certificate.
+    """
     found = _target(target, variant)
     progress = Console(stderr=True, quiet=quiet)
     with progress.status("starting") as status:
@@ -81,6 +84,7 @@ def audit(
         if found.folder and found.experiment:
             tell("membership, on the run's own model")
             report = with_finding(report, _own_membership(found.folder, found.experiment, report.delta, data_dir))
+            found.folder.write_json("audit.json", report.to_dict())
     if as_json:
         print(json.dumps(report.to_dict()))
     else:
@@ -109,6 +113,7 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
 def _experiment(experiment: Experiment, variant: str | None) -> Target:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
     budget = experiment.budget
+    made = made.over(budget.rounds, experiment.data.clients)
     release = made.release
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), experiment.data.clients, experiment.privacy.accountant)
