@@ -86,11 +86,12 @@ def page(certificate: Certificate, signature: str) -> str:
 
 def _figures(certificate: Certificate) -> str:
     stated, audit = certificate.guarantee, certificate.audit
-    measured = audit.get("measured") if isinstance(audit, dict) else None
+    found = audit if isinstance(audit, dict) else {}
+    of = f" on {found['scope']} (proven of it: {_word(found.get('proven'))})" if found.get("scope") else ""
     boxes = [
         (shown(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
         (shown(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
-        ("not audited" if audit is None else _word(measured), "epsilon measured by an attack, at least"),
+        ("not audited" if audit is None else _word(found.get("measured")), f"epsilon at least, measured by an attack{of}"),
     ]
     return (
         '<div class="figures">'
