@@ -39,7 +39,7 @@ SAMPLE: list[Setting] = [
     ("dyn-dp-sgd", {"variant": "published"}),
     ("adap-dp-fl", {"tau": 1, "alpha": 3.0}),
     ("dp-scaffold", {"tau": 3, "rate": 0.5}),
-    ("fedprox", {"tau": 3, "sampling_rate": 0.05, "rate": 1.0, "prox": 0.1}),
+    ("fedprox", {"tau": 3, "sampling_rate": 0.05, "noise_multiplier": 1.62, "rate": 1.0, "prox": 0.1}),
 ]
 CLIENT: list[Setting] = [
     ("dp-fedavg", {"cohort": 60, "clip": 0.5, "tau": 8}),
