@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import settings
 
 import dpfl
@@ -21,6 +22,9 @@ from dpfl.runs import Row
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+
+# Tests run in a process a core: a second thread in each would wait for the other's, in a loop.
+torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
 
