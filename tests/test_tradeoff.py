@@ -72,7 +72,7 @@ def test_other_accountants_buy_less_of_the_same_noise(papers):
 
 
 def test_few_rounds_are_planned_with_more_steps_each():
-    found = tradeoff(Question(2.0, 30), rates=(0.2, 1.0))
+    found = tradeoff(Question(2.0, 10), rates=(0.2, 1.0))
     assert found.recommended.tau > 5
     assert found.recommended.iterations >= ENOUGH_STEPS
 

@@ -22,8 +22,8 @@ RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
 MANY_TAUS = (1, 5, 10, 20)
 """For runs of so few rounds that five steps each would not be enough."""
-ENOUGH_STEPS = 300
-"""A run of fewer steps is counted as worse in proportion: published runs and those in docs/results.md made 300 to 500."""
+ENOUGH_STEPS = 100
+"""A run of fewer steps is counted as worse in proportion; with 100 rounds, one step in each beat three (docs/results.md)."""
 TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
 CLIP = 1.0
