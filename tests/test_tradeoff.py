@@ -93,6 +93,13 @@ def test_what_the_limit_allows_is_offered_in_full():
     assert not found.allowed(next(choice for choice in found.choices if choice.sampling_rate == 0.05))
 
 
+def test_every_step_of_a_round_counts_towards_its_samples():
+    question = Question(2.0, 20, sizes=(6000, 10), samples_per_round=1000)
+    found = tradeoff(question, rates=(0.05, 0.1), taus=(1, 3, 5))
+    assert {(c.sampling_rate, c.tau) for c in found.choices if found.allowed(c)} == {(0.05, 1), (0.05, 3), (0.1, 1)}
+    assert found.allowed(found.recommended)
+
+
 def test_smaller_clients_would_sample_more_and_need_less_noise():
     found = tradeoff(Question(2.0, 317, sizes=(6000, 600, 600, 2000)), taus=(1,))
     large, middle, small = found.clients
