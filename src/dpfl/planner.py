@@ -42,7 +42,7 @@ def plan(
         raise DpflError(f"The noise multiplier must be above 0, not {noise_multiplier}.")
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
-            raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds and --tau).")
+            raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds).")
         count = iterations
         noise_multiplier = noise_for(lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen)
     event = sampling.event(noise_multiplier, 1)

@@ -8,7 +8,7 @@ import importlib.metadata
 import platform
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from dpfl.client.node import Buildable, Site
 from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.coordinator import Coordinator
 from dpfl.data import Federation
-from dpfl.engines import Engine, local_engine
+from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
-from dpfl.models import FlatModel, from_module, refuse_batch_statistics
+from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
 from dpfl.models.flat import evaluating
 from dpfl.planner import with_planned_noise
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
@@ -70,6 +70,7 @@ def prepare(
     experiment: Mapping[str, Any] | None,
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
+    source, federation = federation, with_features(described, federation)
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
@@ -78,7 +79,7 @@ def prepare(
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, federation, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
+    record = _record(algorithm, source, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
     run = _run_id(folder, record) if resume else uuid.uuid4().hex
 
     ledgers = Path(ledger) if ledger else folder.ledgers
@@ -106,6 +107,17 @@ def prepare(
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, lambda v: recorder.evaluate(v)[1])
     notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
+
+
+def with_features(model: Buildable, federation: Federation) -> Federation:
+    """Every sample replaced, once, by the fixed features that the model is trained on: a function of that sample alone, so that
+    neighbours stay neighbours and no guarantee changes."""
+    features = feature_map(model, federation.shape)
+    if features is None:
+        return federation
+    with one_thread():  # small pieces of work, which a second thread would only wait for
+        train, test = (replace(part, x=features(part.x)) for part in (federation.train, federation.test))
+    return replace(federation, train=train, test=test)
 
 
 def _everyone(federation: Federation) -> Sequence[torch.Tensor]:

@@ -15,6 +15,7 @@ EVERY = [
     models.mobilenet_v2("batch"),
     models.resnet18(),
     models.resnet18("batch"),
+    models.scattering_linear(),
 ]
 
 

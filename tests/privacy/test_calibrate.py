@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, accountant, affordable, noise_for
-from dpfl.privacy.calibrate import MOST, check_target
+from dpfl.privacy.calibrate import MOST, check_target, noise_near
 from dpfl.privacy.events import add
 from tests.privacy.exact import poisson
 
@@ -186,3 +186,12 @@ def test_an_impossible_delta_is_refused_in_a_sentence(delta):
         check_target(1.0, delta)
     with pytest.raises(DpflError, match="delta must lie between 0 and 1"):
         noise_for(lambda z: {poisson(0.1, z): 10}, 1.0, delta, RDP)
+
+
+@pytest.mark.parametrize("guess", [0.01, 0.7, 3.6, 3.8, 500.0])
+def test_noise_near_a_guess_is_within_what_was_asked_whatever_the_guess(guess):
+    def plan(z):
+        return {poisson(0.1, z): 317}
+
+    found = RDP.epsilon(plan(noise_near(guess, plan, 2.0, DELTA, RDP, 1e-3)), DELTA)
+    assert 2.0 * 0.999 <= found <= 2.0

@@ -16,10 +16,9 @@ from dpfl.cli import audit as audit_commands
 from dpfl.cli import certificate as certificate_commands
 from dpfl.cli import data as data_commands
 from dpfl.cli import ledger as ledger_commands
+from dpfl.cli import plan as plan_commands
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
-from dpfl.planner import plan as make_plan
-from dpfl.privacy.statement import rounded_up
 from dpfl.report.progress import Live
 from dpfl.report.tables import draw_runs, runs_table, statement_panel, summary
 from dpfl.runs import RunFolder
@@ -35,6 +34,7 @@ app.add_typer(data_commands.app, name="data")
 app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(certificate_commands.key_app, name="key")
 app.command()(algorithm_commands.algorithms)
+app.command()(plan_commands.plan)
 app.command()(audit_commands.audit)
 app.command()(certificate_commands.certify)
 app.command()(certificate_commands.verify)
@@ -106,30 +106,6 @@ def show(result: Result, console: Console) -> None:
     if result.lost:
         console.print(f"{len(result.lost)} replies were lost, the first: {result.lost[0]}", markup=False, soft_wrap=True)
     console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)
-
-
-@app.command()
-def plan(
-    epsilon: Annotated[float | None, typer.Option(help="The privacy budget.")] = None,
-    delta: Annotated[float, typer.Option(help="Well below one over the records of a client.")] = 1e-5,
-    sampling_rate: Annotated[float, typer.Option(help="The chance of each record to be in a batch.")] = 0.015,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Noise over sensitivity.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Private steps of one client in all.")] = None,
-    accountant: Annotated[str, typer.Option(help="pld, rdp, rdp-classic or gdp-clt.")] = "pld",
-    as_json: Json = False,
-) -> None:
-    """What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations."""
-    made = make_plan(delta, sampling_rate, epsilon, noise_multiplier, iterations, accountant)
-    if as_json:
-        print(json.dumps({**made.__dict__, "target": epsilon}))
-        return
-    kind = "proven" if made.proven else "approximate, not proven"
-    Console(highlight=False).print(
-        f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise multiplier "
-        f"{made.noise_multiplier:.6g} cost epsilon {rounded_up(made.epsilon):.4f} at delta {made.delta:g} "
-        f"({kind}, {made.accountant}; unit: one sample, add/remove one)",
-        soft_wrap=True,
-    )
 
 
 @app.command()

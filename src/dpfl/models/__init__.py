@@ -5,11 +5,13 @@ from dpfl.models.catalog import (
     alexnet,
     cnn,
     cnn_wide,
+    feature_map,
     from_module,
     from_name,
     mlp,
     mobilenet_v2,
     resnet18,
+    scattering_linear,
 )
 from dpfl.models.check import refuse_batch_statistics
 from dpfl.models.evaluate import evaluate
@@ -23,10 +25,12 @@ __all__ = [
     "cnn",
     "cnn_wide",
     "evaluate",
+    "feature_map",
     "from_module",
     "from_name",
     "mlp",
     "mobilenet_v2",
     "refuse_batch_statistics",
     "resnet18",
+    "scattering_linear",
 ]

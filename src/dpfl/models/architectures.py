@@ -23,6 +23,10 @@ def build_mlp(shape: Shape, classes: int, hidden: int, activation: str) -> nn.Mo
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, classes))
 
 
+def build_linear(shape: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
+
+
 def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     features = nn.Sequential(

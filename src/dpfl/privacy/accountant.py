@@ -192,6 +192,11 @@ ACCOUNTANTS = {
 }
 
 
+def on_grid(interval: float) -> Accountant:
+    """Privacy losses alone, on a grid of this width: an upper bound whatever the width, and quicker the wider it is."""
+    return Accountant("pld", True, (partial(_pld_epsilon, interval=interval),))
+
+
 def accountant(name: str) -> Accountant:
     if name not in ACCOUNTANTS:
         raise DpflError(f"There is no accountant {name!r}; choose one of {', '.join(ACCOUNTANTS)}.")
