@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -22,8 +23,8 @@ def main() -> None:
         result = load(None).run(Path(folder) / "run", progress=progress)
         console.print("[bold]$ dpfl run[/bold]", highlight=False)
         console.print(progress.bar)
-        show(result, console)
-        svg = console.export_svg(title="make demo").replace(str(Path(folder) / "run"), "runs/demo")
+        show(replace(result, folder=Path("runs/demo")), console)
+        svg = console.export_svg(title="make demo")
     TARGET.write_text(re.sub(r"@font-face\s*{.*?}|<!--.*?-->", "", svg, flags=re.DOTALL))
 
 
