@@ -86,7 +86,7 @@ class Accounts:
 
     def _scheduled_remaining(self, ledger: Ledger, horizon: int) -> int:
         """The longest beginning of the schedule that every limit leaves room for, beside other runs."""
-        others = ledger.spent(besides=self.run)
+        others = add_all(ledger.spent(besides=self.run), self.algorithm.before)
         limits = [limit for limit in (ledger.limit, self.limit) if limit]
 
         def fits(releases: int) -> bool:

@@ -15,7 +15,9 @@ from dpfl.algorithms import Algorithm, adap_dp_fl, ali_dpfl, dp_ftrl, dyn_dp_fed
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import accountant
+from dpfl.privacy.histogram import Survey
 from dpfl.server.schedules import Decay, Following
+from dpfl.server.weights import Hellinger
 from tests.conftest import StopsAfter, ledger_of
 
 Train = Callable[..., dpfl.Result]
@@ -83,6 +85,16 @@ def test_a_second_run_on_the_same_ledgers_has_what_the_first_left(train: Train, 
     assert first.rounds == 4
     assert 0 < second.rounds < 12
     assert second.privacy.proven <= 4.0
+
+
+def test_what_is_asked_before_the_first_round_is_left_room_for(train: Train, federation: Federation) -> None:
+    made = dyn_dp_sgd(sampling_rate=0.3, noise_multiplier=1.2, phases=3)
+    asked = replace(made, weights=Hellinger("similarity", Survey(2.0)))
+    alone = train(federation, made, epsilon=4.0, rounds=12, accountant="rdp")
+    both = train(federation, asked, epsilon=4.0, rounds=12, accountant="rdp", out="both")
+    assert 0 < both.rounds < alone.rounds
+    assert both.privacy.proven <= 4.0
+    assert not both.lost
 
 
 def test_the_clip_of_adap_follows_what_was_released(train: Train, federation: Federation) -> None:
