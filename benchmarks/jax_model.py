@@ -68,7 +68,7 @@ def _apply(module: nn.Module, parameters: Any, x: Any, layout: str) -> Any:
             return jnp.tanh(x)
         case nn.Identity():
             return x
-    raise NotImplementedError(type(module).__name__)
+    raise TypeError(f"{type(module).__name__} has no form in JAX here, so this model cannot be compared.")
 
 
 def _places(layout: str) -> tuple[int, int]:
