@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.client.task import Order, Reply, Task
-from dpfl.errors import DpflError
+from dpfl.errors import Diverged, DpflError
 from dpfl.privacy import Budget, NoClip, PublicMedian, Quantile, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
@@ -233,7 +233,7 @@ class Coordinator:
         good = []
         for reply in replies:
             if reply.diverged:
-                raise DpflError(
+                raise Diverged(
                     f"Training diverged at client {reply.client} in round {self.state.round + 1}: {reply.failed} "
                     "The last good checkpoint is kept; lower the learning rate, then start anew."
                 )

@@ -141,10 +141,15 @@ class Experiment(Section):
 
 def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
     """The experiment of a file (the demo's without one), with `section.key=value` settings on top."""
-    content = _read(path) if path else _demo(settings)
+    return parse(with_settings(_read(path) if path else _demo(settings), settings))
+
+
+def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """A copy of an experiment's content, with `section.key=value` settings on top."""
+    changed = copy.deepcopy(dict(content))
     for setting in settings:
-        _set(content, setting)
-    return parse(content)
+        _set(changed, setting)
+    return changed
 
 
 def _demo(settings: Sequence[str]) -> dict[str, Any]:

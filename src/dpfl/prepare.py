@@ -104,7 +104,7 @@ def prepare(
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, lambda v: recorder.evaluate(v)[1])
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
     notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 

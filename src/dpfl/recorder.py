@@ -14,6 +14,8 @@ from dpfl.models import FlatModel, evaluate
 from dpfl.runs import Metrics, Row, RunFolder
 from dpfl.state import PAST_NOISE
 
+VALIDATED = 2000
+
 
 class Progress(Protocol):
     """Whoever watches a run."""
@@ -76,6 +78,11 @@ class Recorder:
     def evaluate(self, vector: Tensor) -> tuple[float, float]:
         self.model.load(vector)
         return evaluate(self.model, self.test.x, self.test.y)
+
+    def validate(self, vector: Tensor) -> float:
+        """The loss on the first of the test samples, for systems that follow a public loss in every round."""
+        self.model.load(vector)
+        return evaluate(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
 
     def finish(self, coordinator: Coordinator, accuracy: float, loss: float, epsilon: float | None) -> list[Row]:
         """The last row gets the final figures; what the server had to remember of its noise is forgotten."""

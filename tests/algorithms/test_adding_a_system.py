@@ -27,13 +27,13 @@ def test_the_system_of_the_page_can_be_added_and_passes_its_own_test(
     names["test_dp_fedsgd_learns_inside_epsilon_and_states_what_it_released"](train, federation)
 
 
-def test_nothing_outside_of_the_systems_own_folder_knows_a_name() -> None:
+def test_nothing_but_systems_and_the_papers_tables_knows_a_name() -> None:
     """Docstrings may cite a paper; no other word, and no name in the code, is that of a system."""
     source = Path(dpfl.__file__).parent
     functions = {system.__name__ for system in ALGORITHMS.values()}
     found = []
     for path in source.rglob("*.py"):
-        if path.is_relative_to(source / "algorithms"):
+        if path.is_relative_to(source / "algorithms") or path.is_relative_to(source / "reproduce"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             word = node.value if isinstance(node, ast.Constant) else getattr(node, "id", getattr(node, "attr", None))

@@ -1,0 +1,151 @@
+"""What a table of a paper consists of: cells, each with the number that the paper prints and the work that makes ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from dpfl.errors import Diverged
+from dpfl.experiment import parse, with_settings
+from dpfl.train import Result
+
+NAMES = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one piece of work came to: a number in the table's unit, what it cost in privacy, and what pictures need.
+
+    An epsilon is a number, "unbounded", or None where nothing is claimed or proven. There is no value where training diverged.
+    """
+
+    value: float | None
+    claimed: float | str | None = None
+    proven: float | str | None = None
+    unit: str = "none"
+    steps: int = 0
+    rounds: int = 0
+    stopped_by: str = ""
+    sha256: str = ""
+    series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        return cls(**json.loads(text))
+
+
+class Work(Protocol):
+    """A piece of work with a seed: the same digest is the same number."""
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """All that the outcome depends on, but for seed and data."""
+
+    def scaled(self, settings: Sequence[str]) -> Work:
+        """With `section.key=value` settings on top, where it has any."""
+
+    def run(self, seed: int, data_dir: Path | None) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number: its group (a table of its own where there are several), row and column, and the epsilon that the paper
+    states for it."""
+
+    group: str
+    row: str
+    column: str
+    work: Work
+    printed: float | None = None
+    claimed: float | None = None
+
+    @property
+    def place(self) -> str:
+        return ", ".join(part for part in (self.group, self.row, self.column) if part)
+
+    def meant_by(self, word: str) -> bool:
+        return word in (self.group.lower(), self.row.lower()) or word in self.column.lower()
+
+    def digest(self, seed: int) -> str:
+        told = json.dumps([type(self.work).__name__, self.work.content, seed], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of a paper. `choices` says what was chosen where the paper leaves something open; `value` is what its
+    numbers are, and `picture` how they are drawn."""
+
+    name: str
+    title: str
+    cells: tuple[Cell, ...]
+    choices: tuple[str, ...]
+    value: str = "accuracy, %"
+    picture: str = "dots"
+
+    def only(self, words: Sequence[str]) -> Table:
+        """The cells that every one of the words is the group or the row of, or occurs in the column of."""
+        kept = [cell for cell in self.cells if all(cell.meant_by(word.strip().lower()) for word in words)]
+        return replace(self, cells=tuple(kept))
+
+    def scaled(self, settings: Sequence[str]) -> Table:
+        cells = tuple(replace(cell, work=cell.work.scaled(settings)) for cell in self.cells)
+        return replace(self, cells=cells) if settings else self
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run of an experiment; its value is the final accuracy in per cent, or the final loss."""
+
+    content: Mapping[str, Any]
+    shows: str = "accuracy"
+
+    def scaled(self, settings: Sequence[str]) -> Training:
+        return replace(self, content=with_settings(self.content, settings))
+
+    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+        experiment = parse({**self.content, "seed": seed})
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                return outcome_of(experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir), self.shows)
+            except Diverged:
+                return Outcome(None, stopped_by="divergence")
+
+
+def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
+    privacy = result.privacy.to_dict()
+    rows = result.history
+    return Outcome(
+        value=100 * result.accuracy if shows == "accuracy" else _finite(result.loss),
+        claimed=privacy["claimed"],  # type: ignore[arg-type]
+        proven=privacy["proven"] if result.privacy.unit != "none" else None,  # type: ignore[arg-type]
+        unit=result.privacy.unit,
+        steps=result.iterations,
+        rounds=result.rounds,
+        stopped_by=result.stopped_by,
+        sha256=result.model_sha256,
+        series={
+            "round": [row.round for row in rows],
+            "tau": [row.steps for row in rows],
+            "accuracy": [None if row.accuracy is None else 100 * row.accuracy for row in rows],
+            "loss": [None if row.loss is None else _finite(row.loss) for row in rows],
+        },
+    )
+
+
+def _finite(loss: float) -> float:
+    """JSON has no infinity; a loss beyond all bounds is shown as a large one."""
+    return loss if math.isfinite(loss) else 1e9
