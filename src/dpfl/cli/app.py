@@ -17,6 +17,7 @@ from dpfl.cli import certificate as certificate_commands
 from dpfl.cli import data as data_commands
 from dpfl.cli import ledger as ledger_commands
 from dpfl.cli import plan as plan_commands
+from dpfl.cli import reproduce as reproduce_commands
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
@@ -36,6 +37,7 @@ app.add_typer(certificate_commands.key_app, name="key")
 app.command()(algorithm_commands.algorithms)
 app.command()(plan_commands.plan)
 app.command()(audit_commands.audit)
+app.command()(reproduce_commands.reproduce)
 app.command()(certificate_commands.certify)
 app.command()(certificate_commands.verify)
 

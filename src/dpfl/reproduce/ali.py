@@ -112,14 +112,7 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
 
 
 def cells_of(
-    data: str,
-    how: dict[str, Any],
-    column: str,
-    rounds: int,
-    steps: int,
-    epsilon: float,
-    gamma: float,
-    printed: dict[str, float],
+    data: str, how: dict[str, Any], column: str, rounds: int, epsilon: float, gamma: float, printed: dict[str, float]
 ) -> list[Cell]:
     """A column: every method of the paper, the variants of its own, and `auto` at both epsilons."""
     steps = BOUGHT[epsilon]

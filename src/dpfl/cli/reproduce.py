@@ -1,0 +1,134 @@
+"""The command `dpfl reproduce`: a paper's table or figure, run again here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as Grid
+
+from dpfl.algorithms.options import choose
+from dpfl.errors import DpflError
+from dpfl.reproduce import tables
+from dpfl.reproduce.cells import Cell, Outcome, Table
+from dpfl.reproduce.report import Made, collect, markdown, write_csv
+from dpfl.reproduce.runner import Kept, left_to_do, work_through
+
+
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="The table or figure, such as ali-3; without it, a list of them.")] = None,
+    cells: Annotated[
+        list[str] | None,
+        typer.Option(help="Only cells with this data set or row, or with this text in the column; may be repeated."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="So many seeds of every cell, from 0 on.")] = 1,
+    workers: Annotated[int | None, typer.Option(help="Cells side by side; by default one a core.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="section.key=value for every experiment, to scale it; is recorded.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where results are kept, cell by cell.")] = Path("reproduced"),
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Run a paper's table again, with its numbers beside ours; what was stopped goes on where it was."""
+    known = tables()
+    if table is None:
+        _list(known, as_json)
+        return
+    chosen = choose("table", table, known).only(cells or ()).scaled(set_ or ())
+    if not chosen.cells:
+        places = "; ".join(sorted({cell.group for cell in known[table].cells} | {cell.row for cell in known[table].cells}))
+        raise DpflError(f"{table} has no such cells; its data sets and rows are: {places}.")
+    if seeds < 1:
+        raise DpflError(f"At least 1 seed is needed, not {seeds}.")
+    kept, numbers = Kept(out), range(seeds)
+    console = Console(stderr=True)
+    with Watching(console, *left_to_do(chosen.cells, numbers, kept)) as watching:
+        try:
+            work_through(chosen.cells, numbers, kept, workers or os.cpu_count() or 1, data_dir, watching.tell)
+        except KeyboardInterrupt:
+            console.print("dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False)
+            raise typer.Exit(130) from None
+    made = collect(chosen, numbers, kept)
+    _write(chosen, made, set_ or (), out / table)
+    _show(chosen, made, out / table, as_json)
+
+
+class Watching:
+    """Cells done of all, and the time left; a line for every cell where there is no terminal."""
+
+    def __init__(self, console: Console, total: int, left: int) -> None:
+        self._console, self._done, self._total = console, total - left, total
+        columns = (
+            TextColumn("cells"), MofNCompleteColumn(), BarColumn(bar_width=20), TextColumn("{task.description}"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True),
+        )  # fmt: skip
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=3600)
+
+    def __enter__(self) -> Watching:
+        self._bar.start()
+        self._task = self._bar.add_task("starting", total=self._total, completed=self._done)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def tell(self, cell: Cell, seed: int, outcome: Outcome) -> None:
+        self._done += 1
+        value = "diverges" if outcome.value is None else f"{outcome.value:.2f}"
+        text = f"{cell.place}, seed {seed}: {value}"
+        self._bar.update(self._task, completed=self._done, description=text[:70])
+        if not self._console.is_terminal:
+            self._console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
+
+
+def _write(table: Table, made: list[Made], settings: list[str] | tuple[()], folder: Path) -> None:
+    from dpfl.reproduce.pictures import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(made, folder / "results.csv")
+    (folder / "table.md").write_text(markdown(table, made, settings))
+    draw(table, made, folder / "picture.png")
+
+
+def _show(table: Table, made: list[Made], folder: Path, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({
+            "table": table.name,
+            "folder": str(folder),
+            "choices": list(table.choices),
+            "cells": [
+                {"group": one.cell.group, "row": one.cell.row, "column": one.cell.column, "printed": one.cell.printed,
+                 "paper_epsilon": one.cell.claimed, "seeds": list(one.seeds),
+                 "values": [outcome.value for outcome in one.outcomes], "claimed": one.outcomes[0].claimed,
+                 "proven": one.outcomes[0].proven, "steps": one.outcomes[0].steps}
+                for one in made
+            ],
+        }))  # fmt: skip
+        return
+    grid = Grid("", "column", table.value, "paper", "epsilon stated", "proven", title=table.title)
+    for one in made:
+        value = "diverges" if not one.values else f"{one.mean:.2f}" + ("" if one.interval is None else f" ± {one.interval:.2f}")
+        told = (one.cell.printed, one.cell.claimed, one.outcomes[0].proven)
+        words = ("-" if number is None else f"{number:g}" if isinstance(number, float | int) else number for number in told)
+        grid.add_row(f"{one.cell.group} {one.cell.row}".strip(), one.cell.column, value, *words)
+    console = Console()
+    console.print(grid)
+    for choice in table.choices:
+        console.print(f"- {choice}", markup=False, highlight=False)
+    console.print(f"results in {folder}: results.csv, table.md, picture.png", highlight=False, soft_wrap=True)
+
+
+def _list(known: dict[str, Table], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"name": table.name, "title": table.title, "cells": len(table.cells)} for table in known.values()]))
+        return
+    grid = Grid("name", "what", "cells")
+    for table in known.values():
+        grid.add_row(table.name, table.title, str(len(table.cells)))
+    Console().print(grid)

@@ -1,0 +1,132 @@
+"""A table as run here: CSV for machines, Markdown with the paper's numbers beside ours for people."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from dpfl.privacy.statement import rounded_up
+from dpfl.reproduce.cells import Cell, Outcome, Table
+from dpfl.reproduce.runner import Kept
+
+COLUMNS = (
+    "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "steps", "rounds",
+    "stopped_by", "sha256", "digest",
+)  # fmt: skip
+
+VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
+COSTS = "Epsilon that the paper states; epsilon that is proven of what ran here; steps a client:"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A cell and what it came to, seed by seed."""
+
+    cell: Cell
+    seeds: tuple[int, ...]
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [outcome.value for outcome in self.outcomes if outcome.value is not None]
+
+    @property
+    def mean(self) -> float:
+        return mean(self.values) if self.values else math.nan
+
+    @property
+    def interval(self) -> float | None:
+        """Half of the 95 % interval of the mean, by Student's t."""
+        if len(self.values) < 2:
+            return None
+        from scipy.stats import t
+
+        return float(t.ppf(0.975, len(self.values) - 1)) * stdev(self.values) / math.sqrt(len(self.values))
+
+
+def collect(table: Table, seeds: Sequence[int], kept: Kept) -> list[Made]:
+    """Cells that are done with one seed or more."""
+    found = []
+    for cell in table.cells:
+        done = [(seed, outcome) for seed in seeds if (outcome := kept.get(cell.digest(seed))) is not None]
+        if done:
+            found.append(Made(cell, tuple(seed for seed, _ in done), tuple(outcome for _, outcome in done)))
+    return found
+
+
+def write_csv(made: Sequence[Made], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for one in made:
+            cell = one.cell
+            for seed, outcome in zip(one.seeds, one.outcomes, strict=True):
+                value = "diverged" if outcome.value is None else f"{outcome.value:.6g}"
+                epsilons = (cell.claimed, outcome.claimed, outcome.proven)
+                writer.writerow([
+                    cell.group, cell.row, cell.column, seed, value, _blank(cell.printed), *map(_blank, epsilons), outcome.unit,
+                    outcome.steps, outcome.rounds, outcome.stopped_by, outcome.sha256, cell.digest(seed),
+                ])  # fmt: skip
+
+
+def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str:
+    lines = [f"# {table.title}", ""]
+    scale = ", ".join(f"`{setting}`" for setting in settings)
+    lines += [f"**Scaled, by {scale}: not the paper's size.**", ""] if settings else []
+    lines += [f"Values are {table.value}; {VALUES}", ""]
+    groups = list(dict.fromkeys(one.cell.group for one in made))
+    for group in groups:
+        mine = [one for one in made if one.cell.group == group]
+        lines += [f"## {group}", ""] if group else []
+        lines += [
+            *_grid(mine, _value),
+            "",
+            "Epsilon that the paper states, epsilon that is proven of what ran, steps a client:",
+            "",
+        ]
+        lines += [*_grid(mine, _cost), ""]
+    lines += ["Where the paper leaves something open, or could not be followed:", ""]
+    lines += [f"- {choice}" for choice in table.choices]
+    return "\n".join(lines) + "\n"
+
+
+def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
+    rows = list(dict.fromkeys(one.cell.row for one in made))
+    columns = list(dict.fromkeys(one.cell.column for one in made))
+    at = {(one.cell.row, one.cell.column): one for one in made}
+    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for row in rows:
+        cells = [text(at[row, column]) if (row, column) in at else "" for column in columns]
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _value(one: Made) -> str:
+    if not one.values:
+        return "diverges" + _printed(one.cell)
+    spread = f" ± {one.interval:.2f} ({len(one.values)} seeds)" if one.interval is not None else ""
+    return f"{one.mean:.2f}{spread}{_printed(one.cell)}"
+
+
+def _printed(cell: Cell) -> str:
+    return "" if cell.printed is None else f" [{cell.printed:g}]"
+
+
+def _cost(one: Made) -> str:
+    first = one.outcomes[0]
+    stated = "none" if one.cell.claimed is None else f"{one.cell.claimed:g}"
+    return f"{stated}; {_epsilon(first.proven)}; {first.steps}"
+
+
+def _epsilon(epsilon: float | str | None) -> str:
+    if epsilon is None:
+        return "none"
+    return epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon):.4g}" if epsilon < 1e4 else f"{epsilon:.2g}"
+
+
+def _blank(value: object) -> object:
+    return "" if value is None else value
