@@ -197,6 +197,7 @@ class Coordinator:
         rng = self._randomness.generator("noise on the way down", state.round)
         state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update, rng)
         self._keep_variances_positive()
+        state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
         if self.algorithm.scale != "round":
             self._learn(good, sent)
 

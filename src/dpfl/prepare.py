@@ -115,9 +115,17 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
     features = feature_map(model, federation.shape)
     if features is None:
         return federation
-    with one_thread():  # small pieces of work, which a second thread would only wait for
-        train, test = (replace(part, x=features(part.x)) for part in (federation.train, federation.test))
-    return replace(federation, train=train, test=test)
+    key = (model.name, model.options, federation.train.sha256, federation.test.sha256)
+    if key not in _FEATURES:
+        _FEATURES.clear()
+        with one_thread():  # small pieces of work, which a second thread would only wait for
+            _FEATURES[key] = features(federation.train.x), features(federation.test.x)
+    train, test = _FEATURES[key]
+    return replace(federation, train=replace(federation.train, x=train), test=replace(federation.test, x=test))
+
+
+_FEATURES: dict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = {}
+"""Those that were made last, for runs one after another on the same data."""
 
 
 def _everyone(federation: Federation) -> Sequence[torch.Tensor]:

@@ -57,7 +57,7 @@ class Recorder:
 
     def _show(self, coordinator: Coordinator) -> None:
         state = coordinator.state
-        accuracy, loss = self.evaluate(state.vector) if state.round % self.every == 0 else (None, None)
+        accuracy, loss = self.evaluate(state.model) if state.round % self.every == 0 else (None, None)
         adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
         release = state.clients if coordinator.algorithm.scale == "round" else state.samples
         row = Row(

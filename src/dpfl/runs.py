@@ -112,7 +112,7 @@ class RunFolder:
 
     def save_checkpoint(self, state: State) -> None:
         tensors = {"vector": state.vector, "velocity": state.velocity}
-        kept = {"weights": state.weights, "kept": state.kept}
+        kept = {"weights": state.weights, "kept": state.kept, "average": state.average}
         tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
         tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -138,7 +138,8 @@ class RunFolder:
                 raise ValueError("it belongs to another model")
             memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
             state = _state(fresh, vector, velocity, numbers)
-            return replace(state, memory=memory, weights=tensors.get("weights"), kept=tensors.get("kept"))
+            weights, kept, average = (tensors.get(name) for name in ("weights", "kept", "average"))
+            return replace(state, memory=memory, weights=weights, kept=kept, average=average)
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."

@@ -32,6 +32,12 @@ class State:
     memory: dict[str, Tensor] = field(default_factory=dict)
     weights: Tensor | None = None
     kept: Tensor | None = None
+    average: Tensor | None = None
+
+    @property
+    def model(self) -> Tensor:
+        """What is shown and kept as the model: the average of the iterates where there is one."""
+        return self.vector if self.average is None else self.average
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def run_rounds(job: Job) -> None:
 def finish(job: Job) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
-    accuracy, loss = job.recorder.evaluate(state.vector)
+    accuracy, loss = job.recorder.evaluate(state.model)
     privacy = job.accounts.statement(job.randomness)
     history = job.recorder.finish(job.coordinator, accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
     model: FlatModel = job.recorder.model
@@ -120,7 +120,7 @@ def finish(job: Job) -> Result:
         accuracy=accuracy,
         loss=loss,
         stopped_by=job.coordinator.stopped_by,
-        model_sha256=vector_sha256(state.vector),
+        model_sha256=vector_sha256(state.model),
         privacy=privacy,
         history=history,
         notes=job.notes,
@@ -128,7 +128,7 @@ def finish(job: Job) -> Result:
         folder=folder.path,
         module=model.module,
     )
-    folder.save_model(state.vector, model.layout)
+    folder.save_model(state.model, model.layout)
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
     return result

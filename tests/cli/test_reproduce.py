@@ -1,0 +1,45 @@
+"""`dpfl reproduce`: a list, a table at a small scale, the same again at once, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.test_app import dpfl, refused
+
+SMALL = [
+    "--set", "data.name=mnist-sample", "--set", "data.minimum=20", "--set", "budget.rounds=2", "--set", "model.name=mlp",
+    "--cells", "MNIST", "--cells", "eps 1.55", "--workers", "1",
+]  # fmt: skip
+
+
+def test_without_a_name_the_tables_are_listed(capsys):
+    code, out, _ = dpfl(capsys, "reproduce")
+    assert code == 0
+    assert "ali-3" in out
+    _, out, _ = dpfl(capsys, "reproduce", "--json")
+    assert {"ali-2", "ali-3", "ali-4", "ali-5"} <= {table["name"] for table in json.loads(out)}
+
+
+def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
+    command = ["reproduce", "ali-2", *SMALL, "--cells", "tau = 1", "--out", tmp_path]
+    code, out, error = dpfl(capsys, *command)
+    assert code == 0
+    assert "85.65" in out
+    assert "1/1" in error
+    folder = tmp_path / "ali-2"
+    assert (folder / "picture.png").read_bytes()[:4] == b"\x89PNG"
+    assert "[85.65]" in (folder / "table.md").read_text()
+    assert "`budget.rounds=2`" in (folder / "table.md").read_text()
+    first = (folder / "results.csv").read_text()
+    code, out, error = dpfl(capsys, *command, "--json")
+    assert "1/1" not in error
+    assert (folder / "results.csv").read_text() == first
+    found = json.loads(out)["cells"][0]
+    assert found["printed"] == 85.65
+    assert 0 < found["proven"] < found["claimed"] < found["paper_epsilon"]
+
+
+def test_bad_words_are_one_sentence(capsys, tmp_path):
+    assert "did you mean 'ali-3'" in refused(capsys, "reproduce", "ali3")
+    assert "no such cells" in refused(capsys, "reproduce", "ali-3", "--cells", "mnits", "--out", tmp_path)
+    assert "At least 1 seed" in refused(capsys, "reproduce", "ali-3", "--seeds", "0", "--out", tmp_path)
