@@ -112,15 +112,16 @@ def test_the_report_has_our_number_beside_the_papers_and_both_epsilons(tmp_path)
     assert "Something was open." in text
     write_csv(made, tmp_path / "r.csv")
     rows = list(csv.DictReader((tmp_path / "r.csv").open()))
-    assert [(row["seed"], row["value"], row["printed"], row["proven"]) for row in rows][0] == ("0", "40", "50.0", "2.71828")
+    assert [rows[0][name] for name in ("seed", "value", "printed", "proven")] == ["0", "40", "50.0", "2.71828"]
 
 
 def test_the_best_tau_of_each_column_is_counted():
-    content = {"budget": {"epsilon": 2.0}}
+    def made_of(tau: int, column: str, value: float, printed: float) -> Made:
+        work = Training({"budget": {"epsilon": 2.0}, "algorithm": {"tau": tau}})
+        return Made(Cell("M", f"tau = {tau}", column, work, printed), (0,), (Outcome(value),))
+
     made = [
-        Made(
-            Cell("M", f"tau = {tau}", column, Training(content | {"algorithm": {"tau": tau}}), printed), (0,), (Outcome(value),)
-        )
+        made_of(tau, column, value, printed)
         for column, values in {"a": ((1, 90.0, 80.0), (2, 91.0, 79.0)), "b": ((1, 95.0, 70.0), (2, 94.0, 99.0))}.items()
         for tau, value, printed in values
     ]

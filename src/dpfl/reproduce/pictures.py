@@ -38,7 +38,7 @@ def _panels(made: Sequence[Made], wide: float, high: float) -> tuple[Any, list[t
 
 def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
     rows = list(dict.fromkeys(one.cell.row for one in made))[::-1]
-    figure, panels = _panels(made, 3.6, 0.6 + 0.27 * len(rows))
+    figure, panels = _panels(made, 3.6, 1.2 + 0.27 * len(rows))
     for axis, title, mine in panels:
         for one in mine:
             height = rows.index(one.cell.row)

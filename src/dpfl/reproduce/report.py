@@ -125,7 +125,7 @@ def _cost(one: Made) -> str:
 def _epsilon(epsilon: float | str | None) -> str:
     if epsilon is None:
         return "none"
-    return epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon):.4g}" if epsilon < 1e4 else f"{epsilon:.2g}"
+    return epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon, 3):.3f}" if epsilon < 1e4 else f"{epsilon:.2g}"
 
 
 def _blank(value: object) -> object:
