@@ -19,6 +19,7 @@ from dpfl.privacy import Budget, NoClip, PublicMedian, Quantile, Randomness, Rel
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.kept import Kept
@@ -54,6 +55,7 @@ class Coordinator:
         if self.stopped_by or self._out_of_time() or self._out_of_privacy():
             return None
         self._find_weights()
+        self._find_centre()
         self._find_public_clip()
         self._follow_schedule()
         steps = self._steps()
@@ -69,7 +71,7 @@ class Coordinator:
         self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
 
-    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | None = None) -> Order:
+    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | MeanSurvey | None = None) -> Order:
         state = self.state
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
@@ -148,6 +150,19 @@ class Coordinator:
         answers = {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
         self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+
+    def _find_centre(self) -> None:
+        """Before the first round: the mean of all samples, by a release that clients pay for, into the model's own entry."""
+        asked, span, declared = self.algorithm.centre, self.federated.layout.centre, self.federated.declared
+        if asked is None or span is None or self.state.round > 0:
+            return
+        replies = self._probe(self._order(range(len(declared)), 0, self.state.clients, asked))
+        answers = {reply.client: torch.from_numpy(reply.raw["answer"]) for reply in replies if reply.raw is not None}
+        if answers:
+            known = sum(declared[client] for client in answers)
+            mean = torch.stack([answer * (declared[client] / known) for client, answer in answers.items()]).sum(0)
+            self.state.vector = self.state.vector.clone()
+            self.state.vector[span] = mean
 
     def _ask_public(self, steps: int) -> None:
         """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
@@ -69,3 +72,15 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
         return add_all(algorithm.before, algorithm.with_noise(z).stated(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
+
+
+def with_planned_rate(algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int) -> Algorithm:
+    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk."""
+    local, release = algorithm.local, algorithm.samples
+    if not isinstance(local.optimiser, PlannedSGD) or release is None:
+        return algorithm
+    if budget.rounds is None:
+        raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
+    steps = algorithm.releases_in(budget.rounds)
+    noise = release.deviation() * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
+    return replace(algorithm, local=replace(local, optimiser=SGD(float(f"{local.optimiser.walk / noise:.3g}"))))

@@ -25,7 +25,7 @@ from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
 from dpfl.models.flat import evaluating
-from dpfl.planner import with_planned_noise
+from dpfl.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.recorder import Progress, Recorder
@@ -74,6 +74,7 @@ def prepare(
     flat = FlatModel(described.build(federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
     by = _accountant(algorithm, federation, accountant)

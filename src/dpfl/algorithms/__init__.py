@@ -12,6 +12,7 @@ from dpfl.algorithms.adap_dp_fl import adap_dp_fl
 from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.ali_dpfl import ali_dpfl
 from dpfl.algorithms.als_dpfl import als_dpfl
+from dpfl.algorithms.auto import auto
 from dpfl.algorithms.ce_fedavg import ce_fedavg
 from dpfl.algorithms.custom import custom
 from dpfl.algorithms.dp_fedavg import dp_fedavg
@@ -53,6 +54,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "dyn-dp-sgd": dyn_dp_sgd,
     "dyn-dp-fedavg": dyn_dp_fedavg,
     "pe-dpfl": pe_dpfl,
+    "auto": auto,
     "custom": custom,
 }
 
@@ -88,6 +90,7 @@ __all__ = [
     "adap_dp_fl",
     "ali_dpfl",
     "als_dpfl",
+    "auto",
     "ce_fedavg",
     "custom",
     "dp_fedavg",

@@ -12,6 +12,7 @@ from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Flat, PerLayer, Release, accountant
 from dpfl.privacy.events import Event, Spent, add, gaussian
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.noise import Gaussian, Planned
 from dpfl.privacy.release import Upload
 from dpfl.server.kept import Controls, Kept, LastModels
@@ -41,7 +42,8 @@ class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
-    those of SCAFFOLD. A `schedule` changes the private release from round to round.
+    those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
+    once, for models that subtract it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Algorithm:
     uploads: Upload | None = None
     controls: bool = False
     schedule: Schedule | None = None
+    centre: MeanSurvey | None = None
 
     def __post_init__(self) -> None:
         private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
@@ -68,6 +71,8 @@ class Algorithm:
             self._check_adaptive()
         self._check_survey()
         self._check_schedule()
+        if self.centre and self.scale != "step":
+            raise DpflError("The mean of the samples has noise for one sample; ask for it where steps have that noise, too.")
         if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
             raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
         self._check_objective()
@@ -167,8 +172,8 @@ class Algorithm:
         """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
         field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
         survey = self.weights.survey
-        if survey and survey.multiplier is not None:
-            raise DpflError("privacy.noise = 'secure' does not cover label histograms; choose weights that ask for none.")
+        if (survey and survey.multiplier is not None) or self.centre:
+            raise DpflError("privacy.noise = 'secure' does not cover label histograms or means; ask for none.")
         if self.steps.extra or (self.schedule and self.schedule.follows):
             raise DpflError("privacy.noise = 'secure' covers neither paid slopes nor noise that follows what was released.")
         if field is None or self.release is None:
@@ -176,10 +181,11 @@ class Algorithm:
         return replace(self, **{field: self.release.secured()})  # type: ignore[arg-type]
 
     def fitted(self, layout: Layout) -> Algorithm:
-        """For a model: releases of Haar coefficients have to know where its parameters end."""
+        """For a model: releases of Haar coefficients have to know where its parameters end, and not every model is centred."""
         ends = (*layout.offsets[1:], layout.size)
         samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
-        return replace(self, samples=samples, clients=self.clients.fitted(ends))
+        centre = self.centre if layout.centre else None
+        return replace(self, samples=samples, clients=self.clients.fitted(ends), centre=centre)
 
     def over(self, rounds: int | None, population: int) -> Algorithm:
         """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
@@ -213,10 +219,13 @@ class Algorithm:
         return spent
 
     @property
-    def before(self) -> dict[Event, int]:
+    def before(self) -> Spent:
         """What is released once, before the first round."""
-        survey = self.weights.survey
-        return {survey.event: 1} if survey and not survey.trusted else {}
+        asked = [survey for survey in (self.weights.survey, self.centre) if survey and not survey.trusted]
+        spent: Spent = {}
+        for survey in asked:
+            spent = add(spent, survey.event, 1)
+        return spent
 
     def stated_event(self, population: int) -> Event:
         """What the paper counts it as."""

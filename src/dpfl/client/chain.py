@@ -17,6 +17,7 @@ from dpfl.client.products import SampleGradient, Unsupported
 from dpfl.client.recording import Layer, find_layers
 from dpfl.client.scratch import Scratch
 from dpfl.models import FlatModel
+from dpfl.models.architectures import Centre
 
 aten = torch.ops.aten
 
@@ -86,6 +87,10 @@ def _flatten(module: nn.Flatten) -> Link:
     return Link(lambda x: (x.flatten(1), (x,)), lambda g, x: g.view(x.shape))
 
 
+def _centre(module: Centre) -> Link:
+    return Link(lambda x: (x - module.running_mean, (x,)), lambda g, x: g)
+
+
 def _dropout(module: nn.Dropout) -> Link:
     def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         if not module.training:
@@ -119,6 +124,7 @@ LINKS: dict[type[nn.Module], Callable[[Any], Link]] = {
     nn.ReLU: _relu,
     nn.MaxPool2d: _max_pool,
     nn.Flatten: _flatten,
+    Centre: _centre,
     nn.Dropout: _dropout,
     **dict.fromkeys(
         (nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d), _by_autograd

@@ -26,6 +26,7 @@ from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Rele
 from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
 
 OPEN_LEDGERS = 256
@@ -157,9 +158,12 @@ class Node:
         update = torch.sub(self.model.vector, vector, out=self._room)
         return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends, out=update)
 
-    def _answer(self, task: Task, survey: Survey, randomness: Randomness) -> np.ndarray:
-        labels = self.site.y[self.site.clients[task.client]].numpy()
-        return survey.answer(labels, self.site.classes, _keyed(randomness, task, "survey"))
+    def _answer(self, task: Task, survey: Survey | MeanSurvey, randomness: Randomness) -> np.ndarray:
+        rng, rows = _keyed(randomness, task, "survey"), self.site.clients[task.client]
+        if isinstance(survey, MeanSurvey):
+            blocks = (self.site.x[part].flatten(1) for part in rows.split(DIGESTED))
+            return survey.answer(blocks, self.site.x[0].numel(), self.site.declared[task.client], rng)
+        return survey.answer(self.site.y[rows].numpy(), self.site.classes, rng)
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:

@@ -39,6 +39,28 @@ class SGD:
         return lambda gradient: -self.rate * gradient
 
 
+class NotPlanned(DpflError):
+    def __init__(self) -> None:
+        super().__init__("This learning rate follows from budget, clients and model; give a rate to use it outside of a run.")
+
+
+@dataclass(frozen=True)
+class PlannedSGD:
+    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run."""
+
+    walk: float
+
+    def __post_init__(self) -> None:
+        _check(self.walk)
+
+    @property
+    def rate(self) -> float:
+        raise NotPlanned
+
+    def start(self) -> Step:
+        raise NotPlanned
+
+
 @dataclass(frozen=True)
 class Momentum:
     rate: float

@@ -14,6 +14,7 @@ from dpfl.client.optimisers import Optimiser
 from dpfl.errors import DpflError
 from dpfl.privacy import Release
 from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
 
 
@@ -46,7 +47,7 @@ class Task:
     horizon: int = 0
     raw: bool = False
     upload: Upload | None = None
-    survey: Survey | None = None
+    survey: Survey | MeanSurvey | None = None
     slope: bool = False
 
 

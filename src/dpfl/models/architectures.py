@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 
 import torch
@@ -23,8 +24,21 @@ def build_mlp(shape: Shape, classes: int, hidden: int, activation: str) -> nn.Mo
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, classes))
 
 
-def build_linear(shape: Shape, classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
+class Centre(nn.Module):
+    """x - m: m is 0 until the server knows a mean of the samples that was paid for, and is not trained."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.running_mean: torch.Tensor
+        self.register_buffer("running_mean", torch.zeros(size))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - self.running_mean
+
+
+def build_centred_linear(shape: Shape, classes: int) -> nn.Module:
+    size = int(torch.Size(shape).numel())
+    return nn.Sequential(OrderedDict(flatten=nn.Flatten(), centre=Centre(size), linear=nn.Linear(size, classes)))
 
 
 def build_cnn(shape: Shape, classes: int, activation: str) -> nn.Module:

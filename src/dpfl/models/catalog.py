@@ -33,7 +33,8 @@ class Model:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             if self.name in _BUILDERS:
-                return _BUILDERS[self.name](tuple(shape), classes, **options)
+                fixed = _FEATURE_MAPS.keys() & {self.name}  # their options are those of the features
+                return _BUILDERS[self.name](tuple(shape), classes, **({} if fixed else options))
             return _call(self.name, _import(self.name), options)
 
 
@@ -76,14 +77,16 @@ def mobilenet_v2(norm: str = "group") -> Model:
     return Model("mobilenet-v2", (("norm", _one_of("norm", norm, architectures.NORMS)),))
 
 
-def scattering_linear() -> Model:
-    """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on CIFAR-10.
+def scattering_linear(mirror: bool = False) -> Model:
+    """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on CIFAR-10 (77,770 with `mirror`).
 
-    The features (J = 2, 8 angles; every three channels of a sample normalised by themselves) need no data and have no
-    parameters. They are computed once, before training: a function of each sample alone, which changes no guarantee. So the
-    trained and saved module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`.
+    The features (J = 2, 8 angles; every three channels of a sample normalised by themselves, then mixed by a fixed matrix) need
+    no data and have no parameters. They are computed once, before training: a function of each sample alone, which changes no
+    guarantee. So the trained and saved module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It
+    begins by subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and its mirror image
+    are alike: for things that may face either way, and not for letters or digits.
     """
-    return Model("scattering-linear")
+    return Model("scattering-linear", (("mirror", mirror),) if mirror else ())
 
 
 def resnet18(norm: str = "group") -> Model:
@@ -115,7 +118,7 @@ def from_module(module: nn.Module) -> ReadyModel:
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
     """The fixed function of each sample by itself that a model is trained on the values of, if it has one."""
     found = _FEATURE_MAPS.get(model.name) if isinstance(model, Model) else None
-    return found(shape) if found else None
+    return found(shape, **dict(model.options)) if found and isinstance(model, Model) else None
 
 
 _ACTIVATIONS = architectures.ACTIVATIONS
@@ -135,9 +138,9 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "alexnet": architectures.build_alexnet,
     "mobilenet-v2": architectures.build_mobilenet_v2,
     "resnet-18": architectures.build_resnet18,
-    "scattering-linear": architectures.build_linear,
+    "scattering-linear": architectures.build_centred_linear,
 }
-_FEATURE_MAPS: dict[str, Callable[[tuple[int, ...]], FeatureMap]] = {"scattering-linear": scattering_features}
+_FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": scattering_features}
 
 
 def _one_of(what: str, value: str, known: Iterable[str]) -> str:

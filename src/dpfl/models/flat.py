@@ -14,6 +14,8 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from dpfl.errors import DpflError
 
 _RUNNING_STATISTICS = ("running_mean", "running_var")
+CENTRE = "centre.running_mean"
+"""The entry that a model subtracts from its samples, where it has one."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,10 @@ class Layout:
     offsets: tuple[int, ...]
     trainable: int
     size: int
+
+    @property
+    def centre(self) -> slice | None:
+        return self.span(self.names.index(CENTRE)) if CENTRE in self.names else None
 
     def span(self, entry: int) -> slice:
         end = self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.size

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpfl.errors import DpflError
+from dpfl.models.decorrelate import decorrelating
 
 WIDTH = 0.8
 """Of the finest Gaussian, in pixels; doubled from scale to scale."""
@@ -78,19 +79,29 @@ def normalised(features: Tensor) -> Tensor:
     return functional.group_norm(features, features.shape[1] // GROUP) if len(features) else features
 
 
-def scattering_features(shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-    """The normalised features of images of this shape, into memory that is taken once."""
+@lru_cache(maxsize=4)
+def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
+    """Normalised and decorrelated features of images of this shape; with `mirror`, of an image and its mirror image alike."""
     if len(shape) != 3:
         raise DpflError(f"Scattering takes images of shape (channels, height, width), but a sample has shape {shape}.")
     transform = Scattering(shape=shape[1:])
 
-    def features(images: Tensor) -> Tensor:
-        out = images.new_empty(len(images), shape[0] * transform.channels, *(side // transform.pad for side in shape[1:]))
+    def alike(images: Tensor) -> Tensor:
+        """The mean features of both have a mirror symmetry of their own, so that half of the columns say all."""
+        found = transform(images)
+        if mirror:
+            found = ((found + transform(images.flip(-1))) / 2)[..., : (found.shape[-1] + 1) // 2]
+        return normalised(found)
+
+    def in_parts(images: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
+        """Into memory that is taken once."""
+        out = images.new_empty(len(images), *of(images[:1]).shape[1:])
         for place, part in zip(out.split(BATCH), images.split(BATCH), strict=True):
-            place.copy_(normalised(transform(part)))
+            place.copy_(of(part))
         return out
 
-    return features
+    mixing = decorrelating(lambda images: in_parts(images, alike), shape)
+    return lambda images: in_parts(images, lambda part: torch.einsum("dc,nchw->ndhw", mixing, alike(part)))
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:

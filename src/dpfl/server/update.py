@@ -43,4 +43,4 @@ class ServerUpdate:
         """After a round, counted from 1."""
         if not self.averaging:
             return None
-        return vector if average is None else average.lerp(vector, (self.averaging + 1) / (round + self.averaging))
+        return vector.clone() if average is None else average.lerp(vector, (self.averaging + 1) / (round + self.averaging))

@@ -1,0 +1,52 @@
+"""The mean of a client's samples as a release: asked for once, with noise that is paid for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.privacy.clip import MARGIN
+from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.noise import gaussian_vector
+
+
+@dataclass(frozen=True)
+class MeanSurvey:
+    """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or removed.
+
+    A sample of d numbers counts with a norm of sqrt(d) at most, which is that of normalised features: longer ones are scaled
+    down, so that the sum moves by no more, and its noise has `multiplier` times that deviation.
+    """
+
+    multiplier: float
+    trusted = False
+
+    def __post_init__(self) -> None:
+        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
+            raise DpflError(f"The noise multiplier of the mean must be a positive number, not {self.multiplier}.")
+
+    @property
+    def event(self) -> Event:
+        return gaussian(self.multiplier)
+
+    def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
+        """From the client's samples, some rows (n, features) at a time."""
+        bound = math.sqrt(features)
+        total = torch.zeros(features, dtype=torch.float64)
+        for rows in blocks:
+            total += scaled_down(rows, bound).double().sum(0)
+        noisy: Tensor = (total + gaussian_vector(features, self.multiplier * bound, rng)) / size
+        return noisy.float().numpy()
+
+
+def scaled_down(rows: Tensor, bound: float) -> Tensor:
+    """Rows whose norm is at most the bound, whatever float32 sums round; what is not finite counts as nothing."""
+    norms = torch.linalg.vector_norm(rows.double(), dim=1, keepdim=True)
+    factors = (bound * (1 - MARGIN) / norms).clamp(max=1.0)
+    return torch.where(torch.isfinite(norms), rows * factors.float(), 0.0)
