@@ -159,10 +159,8 @@ class Coordinator:
         replies = self._probe(self._order(range(len(declared)), 0, self.state.clients, asked))
         answers = {reply.client: torch.from_numpy(reply.raw["answer"]) for reply in replies if reply.raw is not None}
         if answers:
-            known = sum(declared[client] for client in answers)
-            mean = torch.stack([answer * (declared[client] / known) for client, answer in answers.items()]).sum(0)
             self.state.vector = self.state.vector.clone()
-            self.state.vector[span] = mean
+            self.state.vector[span] = asked.combined(answers, declared)
 
     def _ask_public(self, steps: int) -> None:
         """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""

@@ -26,7 +26,7 @@ def auto(
     clip: float = 0.05,
     noise_multiplier: float | None = None,
     rate: float | None = None,
-    walk: float = 10.0,
+    walk: float = 15.0,
     mean_noise: float | None = 20.0,
     averaging: float = 3.0,
 ) -> Algorithm:

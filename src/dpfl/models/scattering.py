@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -53,6 +54,15 @@ class Scattering:
         parts = [self._of(part) for part in x.flatten(0, 1).split(BATCH)]
         return torch.cat(parts).reshape(len(x), -1, *sides)
 
+    def mirrored(self, features: Tensor) -> Tensor:
+        """The features of the mirror images, but for the grid that they are read off at: columns and angles turned round."""
+        first = [0, *range(self.L - 1, 0, -1)]
+        pairs = [self.L * a + b for a in first for b in first]
+        orders = [[0], *[first] * self.J, *[pairs] * (self.J * (self.J - 1) // 2)]
+        starts = accumulate([0, *(len(order) for order in orders)])
+        turned = [start + place for start, order in zip(starts, orders, strict=False) for place in order]
+        return features.unflatten(1, (-1, self.channels))[:, :, turned].flatten(1, 2).flip(-1)
+
     def _of(self, x: Tensor) -> Tensor:
         spectrum = torch.fft.fft2(functional.pad(x[:, None], (self.pad,) * 4, mode="reflect"))
         orders = [[self._smooth(spectrum, 0)], [], []]
@@ -81,16 +91,16 @@ def normalised(features: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4)
 def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
-    """Normalised and decorrelated features of images of this shape; with `mirror`, of an image and its mirror image alike."""
+    """Normalised and decorrelated features of images of this shape; with `mirror`, an image and its mirror image are alike."""
     if len(shape) != 3:
         raise DpflError(f"Scattering takes images of shape (channels, height, width), but a sample has shape {shape}.")
     transform = Scattering(shape=shape[1:])
 
     def alike(images: Tensor) -> Tensor:
-        """The mean features of both have a mirror symmetry of their own, so that half of the columns say all."""
+        """The mean over an image and its mirror image is symmetric itself, so that half of the columns say all."""
         found = transform(images)
         if mirror:
-            found = ((found + transform(images.flip(-1))) / 2)[..., : (found.shape[-1] + 1) // 2]
+            found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
         return normalised(found)
 
     def in_parts(images: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,16 @@ class MeanSurvey:
             total += scaled_down(rows, bound).double().sum(0)
         noisy: Tensor = (total + gaussian_vector(features, self.multiplier * bound, rng)) / size
         return noisy.float().numpy()
+
+    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
+        """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is.
+
+        sum_i (n_i / n) a_i has noise of deviation z sqrt(d K) / n a number.
+        """
+        known = sum(declared[client] for client in answers)
+        mean = torch.stack([answer * (declared[client] / known) for client, answer in answers.items()]).sum(0)
+        noise = len(mean) * (self.multiplier / known) ** 2 * len(mean) * len(answers)
+        return mean * max(0.0, 1.0 - noise / max(float(mean.square().sum()), 1e-30))
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:
