@@ -40,6 +40,13 @@ def test_every_figure_is_the_accountants_and_none_exceeds_epsilon(papers):
         assert choice.iterations == 317 * choice.tau
 
 
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.1, 100), (0.5, 2), (8.0, 300)])
+def test_figures_are_the_accountants_for_small_and_large_budgets(epsilon, rounds):
+    found = tradeoff(Question(epsilon, rounds), rates=(0.015, 0.2), taus=(1, 5))
+    for choice in found.choices:
+        assert epsilon * 0.985 < spent(choice) <= epsilon, choice
+
+
 def test_the_recommended_noise_is_that_of_a_plan_for_its_iterations(papers):
     chosen = papers.recommended
     made = plan(DELTA, chosen.sampling_rate, 2.0, iterations=chosen.iterations)

@@ -15,8 +15,9 @@ from typing import Any
 from dpfl.algorithms import PLANNED
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson, affordable
-from dpfl.privacy.accountant import COARSE, Accountant, gaussian_delta, on_grid, proving
+from dpfl.privacy.accountant import DISCRETISATION, Accountant, gaussian_delta, on_grid, proving
 from dpfl.privacy.calibrate import noise_near
+from dpfl.privacy.events import Spent
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
@@ -26,6 +27,8 @@ ENOUGH_STEPS = 100
 """A run of fewer steps is counted as worse in proportion; with 100 rounds, one step in each beat three (docs/results.md)."""
 TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
+WITHIN = 1e-3
+"""How far below epsilon, in proportion, cells may lie that are not recommended; the recommended one lies within 1e-4."""
 CLIP = 1.0
 WALK = 15.0
 """How far the noise of a whole run may carry the model: what was good for `cnn` in docs/results.md lies between 12 and 24."""
@@ -184,15 +187,14 @@ def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int
     if min(taus) < 1:
         raise DpflError(f"tau must be at least 1, not {min(taus)}.")
     rates = rates or _rates(question, min(taus))
-    choices = tuple(choice for rate in rates for choice in _choices(question, rate, taus))
+    choices, errors = _choices(question, rates, taus)
     within = [choice for choice in choices if _allowed(question, choice.sampling_rate, choice.tau)]
     if not within:
         raise DpflError("No sampling rate and tau stay within the samples a round; raise the limit, or lower rate or tau.")
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]
     best = min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
-    by = proving(question.accountant)
-    exact = _choice(question, best.sampling_rate, best.tau, by.quick or by, best.noise_multiplier, 1e-4)
+    exact = _exact(question, best, errors[choices.index(best)])
     return Tradeoff(question, tuple(exact if choice is best else choice for choice in choices), exact)
 
 
@@ -209,33 +211,57 @@ def _allowed(question: Question, rate: float, tau: int) -> bool:
     return limit is None or rate * tau * max(question.sizes) <= limit * (1 + 1e-9)
 
 
-def _choices(question: Question, rate: float, taus: Sequence[int]) -> list[Choice]:
-    """One rate's cells; what the limit theorem was wrong by at one tau tells where to look at the next."""
-    choices: list[Choice] = []
-    error = 1.0
-    for tau in taus:
-        guess = _guess(question, rate, tau * question.rounds)
-        choices.append(_choice(question, rate, tau, _quick(question, tau * question.rounds), guess * error))
-        error = choices[-1].noise_multiplier / guess
-    return choices
+def _choices(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[tuple[Choice, ...], tuple[float, ...]]:
+    """All cells, and the errors of the limit theorem at them, which are small where q T is large and grow as it falls."""
+    found: dict[tuple[float, int], tuple[Choice, float]] = {}
+    first = 0.0
+    for rate in sorted(rates, reverse=True):
+        scale = first
+        for tau in sorted(taus):
+            steps = tau * question.rounds
+            found[rate, tau] = _choice(question, rate, tau, scale / (rate * steps), _quick(question, steps))
+            scale = found[rate, tau][1] * rate * steps
+            first = scale if tau == min(taus) else first
+    choices, errors = zip(*(found[rate, tau] for rate in rates for tau in taus), strict=True)
+    return choices, errors
+
+
+def _exact(question: Question, choice: Choice, error: float) -> Choice:
+    """The cell to 1e-4, by the accountant that guards a run: on its coarse grid, unless that asks for more noise."""
+    by = proving(question.accountant)
+    found, error = _choice(question, choice.sampling_rate, choice.tau, error, by.quick or by, 1e-4)
+    if found.noise_multiplier > 1.005 * choice.noise_multiplier:
+        found, _ = _choice(question, choice.sampling_rate, choice.tau, error, by, 1e-4)
+    return found
 
 
 def _quick(question: Question, steps: int) -> Accountant:
-    """Losses on the widest grid that moves epsilon by less than a per cent."""
-    width = COARSE * max(1.0, question.epsilon) * min(1.0, math.sqrt(1000 / steps))
+    """Losses on a grid of a tenth of a step's deviation, which moves epsilon by some 1e-3, and never finer than the figure's."""
+    width = max(DISCRETISATION, 0.1 * _gaussian(question.epsilon, question.delta) / math.sqrt(steps))
     return on_grid(width) if question.accountant == "pld" else proving(question.accountant)
 
 
-def _choice(question: Question, rate: float, tau: int, by: Accountant, guess: float, within: float = 1e-3) -> Choice:
+def _choice(
+    question: Question, rate: float, tau: int, error: float, by: Accountant, within: float = WITHIN
+) -> tuple[Choice, float]:
     sampling, steps = Poisson(rate), tau * question.rounds
-    noise = noise_near(guess, lambda z: {sampling.event(z, 1): steps}, question.epsilon, question.delta, by, within)
-    return Choice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps)
+
+    def limit(epsilon: float) -> float:
+        """By the limit theorem (Bu et al. 2020), mu^2 = T q^2 (exp(1/z^2) - 1); exact for q = 1."""
+        mu = _gaussian(epsilon, question.delta)
+        return 1 / math.sqrt(math.log1p((mu / rate) ** 2 / steps)) if rate < 1 else math.sqrt(steps) / mu
+
+    def events(z: float) -> Spent:
+        return {sampling.event(z, 1): steps}
+
+    noise, error = noise_near(limit, error, events, question.epsilon, question.delta, by, within)
+    return Choice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps), error
 
 
-def _guess(question: Question, rate: float, steps: int) -> float:
-    """By the limit theorem (Bu et al. 2020), mu^2 = T q^2 (exp(1/z^2) - 1)."""
+def _gaussian(epsilon: float, delta: float) -> float:
+    """The largest mu = 1/z with which one Gaussian release stays within epsilon."""
     low, high = 0.0, 1e3
     for _ in range(50):
         mu = (low + high) / 2
-        low, high = (low, mu) if gaussian_delta(mu, question.epsilon) > question.delta else (mu, high)
-    return 1 / math.sqrt(math.log1p((high / rate) ** 2 / steps)) if rate < 1 else math.sqrt(steps) / high
+        low, high = (low, mu) if gaussian_delta(mu, epsilon) > delta else (mu, high)
+    return low

@@ -72,12 +72,13 @@ def draw(found: Tradeoff, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4))
     FigureCanvasAgg(figure)
-    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2))
+    places = {"left": 0.06, "right": 0.99, "bottom": 0.13, "top": 0.9, "wspace": 0.3}
+    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2), gridspec_kw=places)
+    rates = sorted({choice.sampling_rate for choice in found.choices})
     for tau in sorted({choice.tau for choice in found.choices}):
         line = sorted((choice for choice in found.choices if choice.tau == tau), key=lambda choice: choice.sampling_rate)
-        rates = [choice.sampling_rate for choice in line]
         steps.plot(rates, [choice.per_step for choice in line], marker=".")
         total.plot(rates, [choice.total for choice in line], marker=".", label=f"tau {tau}")
     chosen = found.recommended
@@ -85,6 +86,8 @@ def draw(found: Tradeoff, path: Path) -> None:
     for axis, (value, name) in shown.items():
         axis.plot([chosen.sampling_rate], [value], "k*", markersize=12, label="recommended")
         axis.set(xscale="log", xlabel="sampling rate q", ylabel=name)
+        axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
     total.legend(fontsize="small")
     bought = found.bought
