@@ -8,7 +8,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from dpfl.tradeoff import ASSUMPTIONS, CLIP, Choice, Tradeoff
+from dpfl.cells import Choice
+from dpfl.tradeoff import CLIP, Tradeoff
 
 SHOWN_SIZES = 8
 
@@ -52,7 +53,8 @@ def client_table(found: Tradeoff) -> Table:
 def sentences(found: Tradeoff) -> Iterator[str]:
     """What is recommended, what other accountants would have bought, and what was assumed."""
     chosen, question = found.recommended, found.question
-    rate = f", learning rate {found.rate:g}" if found.rate else " (the learning rate needs the clients' sizes and --parameters)"
+    needed = " (the learning rate needs the clients' sizes, and --parameters or --model)"
+    rate = f", learning rate {found.rate:g}" if found.rate else needed
     yield (
         f"Recommended for epsilon {question.epsilon:g} at delta {question.delta:g} over {question.rounds} rounds: "
         f"sampling rate {chosen.sampling_rate:g}, tau {chosen.tau}, "
@@ -64,7 +66,7 @@ def sentences(found: Tradeoff) -> Iterator[str]:
             yield f"Lower delta: {question.delta:g} is not below one over the largest client's samples."
     bought = ", ".join(f"{count} by {name}" for name, count in found.bought.items())
     yield f"Iterations that this noise buys within epsilon: {bought}."
-    yield "Assumed: " + " ".join(ASSUMPTIONS)
+    yield "Assumed: " + " ".join(found.assumptions)
 
 
 def draw(found: Tradeoff, path: Path) -> None:
