@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from torch import nn
 
+import dpfl
+from dpfl.cells import ENOUGH_STEPS, Choice, Question
 from dpfl.errors import DpflError
-from dpfl.planner import plan
+from dpfl.experiment import parse
+from dpfl.planner import afford
 from dpfl.privacy import Poisson, accountant
-from dpfl.tradeoff import ENOUGH_STEPS, TOLERANCE, Choice, Question, tradeoff
+from dpfl.tradeoff import TOLERANCE, tradeoff
 
 DELTA = 1e-5
 
@@ -40,9 +46,16 @@ def test_every_figure_is_the_accountants_and_none_exceeds_epsilon(papers):
         assert choice.iterations == 317 * choice.tau
 
 
+@pytest.mark.parametrize(("epsilon", "rounds"), [(0.1, 100), (0.5, 2), (8.0, 300)])
+def test_figures_are_the_accountants_for_small_and_large_budgets(epsilon, rounds):
+    found = tradeoff(Question(epsilon, rounds), rates=(0.015, 0.2), taus=(1, 5))
+    for choice in found.choices:
+        assert epsilon * 0.985 < spent(choice) <= epsilon, choice
+
+
 def test_the_recommended_noise_is_that_of_a_plan_for_its_iterations(papers):
     chosen = papers.recommended
-    made = plan(DELTA, chosen.sampling_rate, 2.0, iterations=chosen.iterations)
+    made = afford(DELTA, chosen.sampling_rate, 2.0, iterations=chosen.iterations)
     assert chosen.noise_multiplier == pytest.approx(made.noise_multiplier, rel=4e-4)
     assert chosen in papers.choices
 
@@ -138,6 +151,10 @@ def test_another_proven_accountant_is_kept_to(by):
         ({"samples_per_round": 10.0}, "sizes"),
         ({"sizes": (10,), "samples_per_round": 0.0}, "above 0"),
         ({"parameters": 0}, "parameter"),
+        ({"seconds_per_round": 1.0}, "go together"),
+        ({"samples_per_second": 1.0}, "go together"),
+        ({"sizes": (10,), "seconds_per_round": 1.0, "samples_per_second": -1.0}, "above 0"),
+        ({"seconds_per_round": 1.0, "samples_per_second": 5.0}, "sizes"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(given, word):
@@ -148,3 +165,47 @@ def test_a_question_that_makes_no_sense_is_refused(given, word):
 def test_a_rate_that_the_limit_forbids_is_refused():
     with pytest.raises(DpflError, match="samples a round"):
         tradeoff(Question(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,))
+
+
+def test_seconds_a_round_are_samples_a_round_at_a_speed():
+    given = {"sizes": [6000, 900], "taus": (1,), "rates": (0.02, 0.05, 0.1)}
+    timed = dpfl.plan(2, 317, seconds_per_round=0.5, samples_per_second=700, **given)
+    counted = dpfl.plan(2, 317, samples_per_round=350, **given)
+    assert timed.choices == counted.choices
+    assert (timed.recommended, timed.clients) == (counted.recommended, counted.clients)
+    assert timed.recommended.sampling_rate == 0.05
+    assert "700 samples a second (as given)" in timed.assumptions[-1]
+    assert Question(2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130).limit == 130
+
+
+def test_the_speed_of_a_model_is_measured_where_it_is_not_given():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
+    limits = {"sizes": [10**7], "seconds_per_round": 1.0, "rates": (1e-3, 1.0), "taus": (1,)}
+    found = dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, **limits)
+    question = found.question
+    assert question.parameters == 39
+    assert found.recommended.sampling_rate < 1
+    assert found.recommended.samples(10**7) <= question.limit == question.samples_per_second
+    assert "measured here" in found.assumptions[-1]
+    assert "Sequential on random numbers of shape 3 x 4" in found.assumptions[-1]
+    with pytest.raises(DpflError, match="either"):
+        dpfl.plan(2, 10, model=model, shape=(3, 4), parameters=39)
+
+
+@settings(max_examples=4, phases=[Phase.generate])  # runs are too long to look for the smallest that fails
+@given(
+    st.floats(0.3, 8.0),
+    st.integers(1, 4),
+    st.sampled_from(["pld", "rdp", "rdp-classic"]),
+    st.sampled_from([1, 3]),
+    st.sampled_from([0.01, 0.04, 1.0]),
+)
+def test_a_planned_experiment_makes_all_of_its_rounds_and_never_exceeds_its_epsilon(epsilon, rounds, by, tau, rate):
+    found = dpfl.plan(epsilon, rounds, sizes=[2000, 4000, 2000], accountant=by, taus=(tau,), rates=(rate,))
+    small = {"model": {"name": "mlp", "hidden": 2}, "evaluate": {"every": 100}, "engine": {"workers": 1}}
+    with TemporaryDirectory() as folder:
+        result = parse(found.experiment() | small).run(Path(folder) / "run")
+    assert (result.rounds, result.iterations) == (rounds, rounds * tau)
+    assert 0.99 * epsilon < result.privacy.proven <= epsilon
+    assert max(result.privacy.per_client.values()) <= epsilon
+    assert result.privacy.accountant == by

@@ -2,10 +2,23 @@
 
 from dpfl import algorithms, data, models, privacy
 from dpfl.errors import DpflError
-from dpfl.planner import plan
+from dpfl.planner import afford
 from dpfl.privacy import Budget, PrivacyStatement
+from dpfl.tradeoff import plan
 from dpfl.train import Result, train
 
 __version__ = "0.1.0"
 
-__all__ = ["Budget", "DpflError", "PrivacyStatement", "Result", "algorithms", "data", "models", "plan", "privacy", "train"]
+__all__ = [
+    "Budget",
+    "DpflError",
+    "PrivacyStatement",
+    "Result",
+    "afford",
+    "algorithms",
+    "data",
+    "models",
+    "plan",
+    "privacy",
+    "train",
+]

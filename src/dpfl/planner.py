@@ -28,7 +28,7 @@ class Plan:
     proven: bool
 
 
-def plan(
+def afford(
     delta: float = 1e-5,
     sampling_rate: float = 0.015,
     epsilon: float | None = None,
@@ -36,7 +36,7 @@ def plan(
     iterations: int | None = None,
     by: str = "pld",
 ) -> Plan:
-    """Fills in what is missing: iterations, else noise, else epsilon."""
+    """What epsilon, noise and iterations afford: fills in what is missing of iterations, else noise, else epsilon."""
     sampling, chosen = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
     if iterations is not None and iterations < 1:

@@ -12,18 +12,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from torch import nn
+
 from dpfl.algorithms import PLANNED
+from dpfl.cells import ENOUGH_STEPS, Choice, Question, cells, exact
+from dpfl.client.node import Buildable
 from dpfl.errors import DpflError
-from dpfl.privacy import Budget, Poisson, affordable
-from dpfl.privacy.accountant import COARSE, Accountant, gaussian_delta, on_grid, proving
-from dpfl.privacy.calibrate import noise_near
+from dpfl.models import from_module
+from dpfl.privacy import Poisson, affordable
+from dpfl.privacy.accountant import proving
+from dpfl.speed import Work
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
 MANY_TAUS = (1, 5, 10, 20)
 """For runs of so few rounds that five steps each would not be enough."""
-ENOUGH_STEPS = 100
-"""A run of fewer steps is counted as worse in proportion; with 100 rounds, one step in each beat three (docs/results.md)."""
 TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
 CLIP = 1.0
@@ -38,58 +41,6 @@ ASSUMPTIONS = (
     f"The clip is {CLIP:g}; the rate (up to {LARGEST_RATE:g}) is where noise moves the model by {WALK:g} over the run.",
     "One sampling rate and one noise hold for all clients, since epsilon depends on neither their size nor their data.",
 )
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is given: the budget, and what is publicly known of clients, model and machines."""
-
-    epsilon: float
-    rounds: int
-    delta: float = 1e-5
-    sizes: tuple[int, ...] = ()
-    samples_per_round: float | None = None
-    parameters: int | None = None
-    accountant: str = "pld"
-
-    def __post_init__(self) -> None:
-        Budget(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)
-        proving(self.accountant)
-        if any(size < 1 for size in self.sizes):
-            raise DpflError("Every client needs at least 1 sample; leave out clients that have none.")
-        if self.samples_per_round is not None and not self.samples_per_round > 0:
-            raise DpflError(f"The samples a round must be above 0, not {self.samples_per_round:g}.")
-        if self.samples_per_round is not None and not self.sizes:
-            raise DpflError("A limit on samples a round needs the clients' sizes: give --sizes, or --clients and --size.")
-        if self.parameters is not None and self.parameters < 1:
-            raise DpflError(f"A model has at least 1 parameter, not {self.parameters}.")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One cell of the table: the noise that all of the rounds need at this rate and tau."""
-
-    sampling_rate: float
-    tau: int
-    noise_multiplier: float
-    iterations: int
-
-    @property
-    def per_step(self) -> float:
-        """Noise on the mean of a batch, for clip 1 and times the client's size: z / q."""
-        return self.noise_multiplier / self.sampling_rate
-
-    @property
-    def total(self) -> float:
-        return self.per_step / math.sqrt(self.iterations)
-
-    @property
-    def score(self) -> float:
-        return self.total * max(1.0, ENOUGH_STEPS / self.iterations)
-
-    def samples(self, size: int) -> float:
-        """Expected samples a round of a client of this size."""
-        return self.sampling_rate * self.tau * size
 
 
 @dataclass(frozen=True)
@@ -113,7 +64,15 @@ class Tradeoff:
     recommended: Choice
 
     def allowed(self, choice: Choice) -> bool:
-        return _allowed(self.question, choice.sampling_rate, choice.tau)
+        return self.question.allows(choice.sampling_rate, choice.tau)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        question = self.question
+        if question.samples_per_second is None:
+            return ASSUMPTIONS
+        how = f"measured here, on one thread, with {question.measured}" if question.measured else "as given"
+        return (*ASSUMPTIONS, f"Every client computes {question.samples_per_second:g} samples a second ({how}).")
 
     @property
     def bought(self) -> dict[str, int]:
@@ -139,7 +98,8 @@ class Tradeoff:
     def clients(self) -> tuple[ClientPlan, ...]:
         """A plan a size, largest first, from the cells of the table with the recommended tau."""
         sizes, chosen = self.question.sizes, self.recommended
-        room = self.question.samples_per_round or chosen.samples(max(sizes, default=0))
+        limit = self.question.limit
+        room = limit if limit < math.inf else chosen.samples(max(sizes, default=0))
         same = [choice for choice in self.choices if choice.tau == chosen.tau]
         found = []
         for size in sorted(set(sizes), reverse=True):
@@ -174,7 +134,7 @@ class Tradeoff:
             "recommended": cell(self.recommended) | {"clip": CLIP, "rate": self.rate},
             "iterations_bought": self.bought,
             "clients": [asdict(plan) | {"own_noise": plan.own_noise} for plan in self.clients],
-            "assumptions": list(ASSUMPTIONS),
+            "assumptions": list(self.assumptions),
         }
 
 
@@ -183,59 +143,57 @@ def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int
     taus = taus or (TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
     if min(taus) < 1:
         raise DpflError(f"tau must be at least 1, not {min(taus)}.")
-    rates = rates or _rates(question, min(taus))
-    choices = tuple(choice for rate in rates for choice in _choices(question, rate, taus))
-    within = [choice for choice in choices if _allowed(question, choice.sampling_rate, choice.tau)]
+    choices, errors = cells(question, rates or _rates(question, min(taus)), taus)
+    within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:
         raise DpflError("No sampling rate and tau stay within the samples a round; raise the limit, or lower rate or tau.")
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]
     best = min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
-    by = proving(question.accountant)
-    exact = _choice(question, best.sampling_rate, best.tau, by.quick or by, best.noise_multiplier, 1e-4)
-    return Tradeoff(question, tuple(exact if choice is best else choice for choice in choices), exact)
+    chosen = exact(question, best, errors[choices.index(best)])
+    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+
+
+def plan(
+    epsilon: float,
+    rounds: int,
+    *,
+    delta: float = 1e-5,
+    sizes: Sequence[int] = (),
+    model: Buildable | nn.Module | None = None,
+    shape: Sequence[int] = (),
+    classes: int = 10,
+    parameters: int | None = None,
+    samples_per_round: float | None = None,
+    seconds_per_round: float | None = None,
+    samples_per_second: float | None = None,
+    accountant: str = "pld",
+    rates: Sequence[float] = (),
+    taus: Sequence[int] = (),
+) -> Tradeoff:
+    """How to spend epsilon over so many rounds.
+
+    A model for samples of a shape gives the number of parameters; where seconds are limited and no speed is given, it is
+    measured for about a second, on random numbers.
+    """
+    measured = ""
+    if model is not None:
+        if parameters is not None:
+            raise DpflError("Give either a model or its parameters.")
+        work = Work(from_module(model) if isinstance(model, nn.Module) else model, tuple(shape), classes)
+        parameters = work.parameters
+        if seconds_per_round is not None and samples_per_second is None:
+            samples_per_second, measured = float(f"{work.samples_per_second():.3g}"), work.name
+    question = Question(
+        epsilon, rounds, delta, tuple(sizes), samples_per_round, parameters, accountant,
+        seconds_per_round, samples_per_second, measured,
+    )  # fmt: skip
+    return tradeoff(question, rates, taus)
 
 
 def _rates(question: Question, tau: int) -> tuple[float, ...]:
     """The usual rates, and the one that takes all the samples that a round may."""
-    if question.samples_per_round is None:
+    if question.limit == math.inf:
         return RATES
-    most = math.floor(1e4 * question.samples_per_round / (tau * max(question.sizes))) / 1e4
+    most = math.floor(1e4 * question.limit / (tau * max(question.sizes))) / 1e4
     return RATES if not 0 < most < 1 else tuple(sorted({*RATES, most}))
-
-
-def _allowed(question: Question, rate: float, tau: int) -> bool:
-    limit = question.samples_per_round
-    return limit is None or rate * tau * max(question.sizes) <= limit * (1 + 1e-9)
-
-
-def _choices(question: Question, rate: float, taus: Sequence[int]) -> list[Choice]:
-    """One rate's cells; what the limit theorem was wrong by at one tau tells where to look at the next."""
-    choices: list[Choice] = []
-    error = 1.0
-    for tau in taus:
-        guess = _guess(question, rate, tau * question.rounds)
-        choices.append(_choice(question, rate, tau, _quick(question, tau * question.rounds), guess * error))
-        error = choices[-1].noise_multiplier / guess
-    return choices
-
-
-def _quick(question: Question, steps: int) -> Accountant:
-    """Losses on the widest grid that moves epsilon by less than a per cent."""
-    width = COARSE * max(1.0, question.epsilon) * min(1.0, math.sqrt(1000 / steps))
-    return on_grid(width) if question.accountant == "pld" else proving(question.accountant)
-
-
-def _choice(question: Question, rate: float, tau: int, by: Accountant, guess: float, within: float = 1e-3) -> Choice:
-    sampling, steps = Poisson(rate), tau * question.rounds
-    noise = noise_near(guess, lambda z: {sampling.event(z, 1): steps}, question.epsilon, question.delta, by, within)
-    return Choice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps)
-
-
-def _guess(question: Question, rate: float, steps: int) -> float:
-    """By the limit theorem (Bu et al. 2020), mu^2 = T q^2 (exp(1/z^2) - 1)."""
-    low, high = 0.0, 1e3
-    for _ in range(50):
-        mu = (low + high) / 2
-        low, high = (low, mu) if gaussian_delta(mu, question.epsilon) > question.delta else (mu, high)
-    return 1 / math.sqrt(math.log1p((high / rate) ** 2 / steps)) if rate < 1 else math.sqrt(steps) / high

@@ -43,6 +43,19 @@ def test_the_written_experiment_runs_all_of_its_rounds_inside_epsilon(capsys, tm
     assert "exists already" in refused(capsys, *PLAN, "--write", file)
 
 
+def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
+    file = tmp_path / "experiment.toml"
+    words = ["--model", "mlp", "--data", "emnist-letters", "--seconds-per-round", "60", "--clients", "4", "--size", "20"]
+    code, out, _ = dpfl(capsys, *PLAN, *words, "--json", "--write", file)
+    found = json.loads(out)
+    assert code == 0
+    assert found["question"]["parameters"] == 785 * 200 + 201 * 26
+    assert found["question"]["samples_per_second"] > 0
+    assert "random numbers of shape 1 x 28 x 28" in found["assumptions"][-1]
+    written = load(file)
+    assert (written.data.name, written.data.clients, written.model.name) == ("emnist-letters", 4, "mlp")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -53,6 +66,13 @@ def test_the_written_experiment_runs_all_of_its_rounds_inside_epsilon(capsys, tm
         (["--clients", "3"], "go together"),
         (["--tau", "0"], "tau must be at least 1"),
         (["--accountant", "gdp-clt"], "cannot guard"),
+        (["--model", "mlp"], "needs the shape"),
+        (["--model", "mlp", "--shape", "1,x"], "whole numbers"),
+        (["--model", "mlp", "--data", "mnits"], "did you mean 'mnist'"),
+        (["--model", "mlp", "--data", "mnist", "--shape", "1,28,28"], "goes without --data"),
+        (["--model", "mlp", "--data", "mnist", "--parameters", "3"], "either"),
+        (["--data", "mnist"], "needs --model"),
+        (["--seconds-per-round", "3", "--sizes", "10"], "go together"),
     ],
 )
 def test_what_does_not_fit_a_plan_for_rounds_is_refused_in_one_sentence(capsys, words, says):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import ACCOUNTANTS, FixedSize, Limit, accountant, affordable
-from dpfl.privacy.accountant import default_for, gaussian_delta, proving
+from dpfl.privacy.accountant import _second_order_epsilon, default_for, gaussian_delta, proving
 from dpfl.privacy.events import add
 from tests.privacy.exact import composed_poisson, one_fixed_size_step, one_poisson_step, poisson
 
@@ -241,3 +241,10 @@ def test_adding_to_what_was_spent_leaves_the_original_alone():
 
 def test_numpy_counts_cost_the_same_as_plain_ones():
     assert accountant("rdp").epsilon({ALI: np.int64(317)}, DELTA) == epsilon("rdp", ALI, 317)
+
+
+@given(st.floats(0.001, 1.0), st.floats(0.03, 5.0), st.integers(1, 100_000))
+@settings(max_examples=25, deadline=None)
+def test_one_order_never_says_less_than_all_of_them(rate, z, count):
+    event = poisson(rate, z) if rate < 1 else dp.GaussianDpEvent(z)
+    assert _second_order_epsilon(frozenset({(event, count)}), DELTA) >= epsilon("rdp", event, count) * (1 - 1e-9)

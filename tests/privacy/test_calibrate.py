@@ -188,10 +188,34 @@ def test_an_impossible_delta_is_refused_in_a_sentence(delta):
         noise_for(lambda z: {poisson(0.1, z): 10}, 1.0, delta, RDP)
 
 
-@pytest.mark.parametrize("guess", [0.01, 0.7, 3.6, 3.8, 500.0])
-def test_noise_near_a_guess_is_within_what_was_asked_whatever_the_guess(guess):
+@pytest.mark.parametrize("power", [0.5, 1.2])
+@pytest.mark.parametrize("right", [0.01, 0.7, 3.6, 3.8, 500.0])
+def test_noise_near_a_theory_is_within_what_was_asked_whatever_the_theory(right, power):
     def plan(z):
         return {poisson(0.1, z): 317}
 
-    found = RDP.epsilon(plan(noise_near(guess, plan, 2.0, DELTA, RDP, 1e-3)), DELTA)
+    def theory(epsilon):
+        return right * (2.0 / epsilon) ** power
+
+    z, error = noise_near(theory, 0.0, plan, 2.0, DELTA, RDP, 1e-3)
+    found = RDP.epsilon(plan(z), DELTA)
     assert 2.0 * 0.999 <= found <= 2.0
+    if error:  # then the theory was asked for what makes up for it
+        assert theory(found * math.exp(-error)) == pytest.approx(z)
+
+
+def test_noise_near_a_theory_whose_error_is_known_takes_one_evaluation():
+    asked = []
+
+    def plan(z):
+        asked.append(z)
+        return {poisson(0.1, z): 317}
+
+    def theory(epsilon):
+        return 3.6 * (2.0 / epsilon) ** 0.8
+
+    _, error = noise_near(theory, 0.0, plan, 2.0, DELTA, RDP, 1e-3)
+    assert len(asked) > 1
+    asked.clear()
+    noise_near(theory, error, plan, 2.0, DELTA, RDP, 2e-3)
+    assert len(asked) == 1

@@ -10,11 +10,15 @@ import tomli_w
 import typer
 from rich.console import Console
 
+from dpfl import models
+from dpfl.data.catalog import SHAPES
+from dpfl.data.checks import suggest
 from dpfl.errors import DpflError
-from dpfl.planner import plan as make_plan
+from dpfl.planner import afford
 from dpfl.privacy.statement import rounded_up
 from dpfl.report import plan as report
-from dpfl.tradeoff import Question, Tradeoff, tradeoff
+from dpfl.tradeoff import Tradeoff
+from dpfl.tradeoff import plan as make_plan
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size.
@@ -38,7 +42,16 @@ def plan(
     clients: Annotated[int | None, typer.Option(help="Number of clients, with --size.")] = None,
     size: Annotated[int | None, typer.Option(help="Samples of each of them.")] = None,
     samples_per_round: Annotated[float | None, typer.Option(help="What a client can compute in a round.")] = None,
+    seconds_per_round: Annotated[float | None, typer.Option(help="What a client can compute in a round, in seconds.")] = None,
+    samples_per_second: Annotated[
+        float | None,
+        typer.Option(help="The speed of a client.", show_default="measured here, with --model"),
+    ] = None,
     parameters: Annotated[int | None, typer.Option(help="Parameters of the model, for the learning rate.")] = None,
+    model: Annotated[str | None, typer.Option(help="The model, instead of its parameters; needs --data or --shape.")] = None,
+    data: Annotated[str | None, typer.Option(help="A data set with a name, for its shape alone.")] = None,
+    shape: Annotated[str | None, typer.Option(help="The shape of a sample, as 1,28,28.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes, with --shape.", show_default="10")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw the trade-off into this file.")] = None,
     write: Annotated[Path | None, typer.Option(help="Write the recommended experiment into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -49,20 +62,38 @@ def plan(
     """
     if rounds is None:
         only = {"tau": tau, "sizes": sizes, "clients": clients, "size": size, "samples_per_round": samples_per_round}
-        _refuse("needs --rounds", **only, parameters=parameters, png=png, write=write)
+        only |= {"seconds_per_round": seconds_per_round, "samples_per_second": samples_per_second, "parameters": parameters}
+        _refuse("needs --rounds", **only, model=model, data=data, shape=shape, classes=classes, png=png, write=write)
         rate = 0.015 if sampling_rate is None else sampling_rate
         _answer(delta, rate, epsilon, noise_multiplier, iterations, accountant, as_json)
         return
     _refuse("is found by the plan for --rounds; leave it out", noise_multiplier=noise_multiplier, iterations=iterations)
     if epsilon is None:
         raise DpflError("A plan for --rounds needs --epsilon.")
-    question = Question(epsilon, rounds, delta, _sizes(sizes, clients, size), samples_per_round, parameters, accountant)
-    found = tradeoff(question, () if sampling_rate is None else (sampling_rate,), () if tau is None else (tau,))
+    if model is None:
+        _refuse("needs --model", data=data, shape=shape, classes=classes)
+    found_shape, found_classes = _shape(data, shape, classes)
+    found = make_plan(
+        epsilon,
+        rounds,
+        delta=delta,
+        sizes=_sizes(sizes, clients, size),
+        model=models.from_name(model) if model else None,
+        shape=found_shape,
+        classes=found_classes,
+        parameters=parameters,
+        samples_per_round=samples_per_round,
+        seconds_per_round=seconds_per_round,
+        samples_per_second=samples_per_second,
+        accountant=accountant,
+        rates=() if sampling_rate is None else (sampling_rate,),
+        taus=() if tau is None else (tau,),
+    )
     _show(found, as_json)
     if png:
         report.draw(found, png)
     if write:
-        _write(found, write)
+        _write(found, write, model, data)
 
 
 def _refuse(why: str, **given: object) -> None:
@@ -80,16 +111,29 @@ def _sizes(sizes: str | None, clients: int | None, size: int | None) -> tuple[in
         if clients < 1:
             raise DpflError(f"A federation has at least 1 client, not {clients}.")
         return (size,) * clients
+    return _numbers("sizes", sizes, "600,550,400") if sizes else ()
+
+
+def _shape(data: str | None, shape: str | None, classes: int | None) -> tuple[tuple[int, ...], int]:
+    if data is None:
+        return _numbers("shape", shape, "1,28,28") if shape else (), 10 if classes is None else classes
+    _refuse("goes without --data, which has its own", shape=shape, classes=classes)
+    if data not in SHAPES:
+        raise DpflError(f"The shape of {data!r} is not known without reading it: {suggest(data, SHAPES)}, or give --shape.")
+    return SHAPES[data]
+
+
+def _numbers(name: str, words: str, such: str) -> tuple[int, ...]:
     try:
-        return tuple(int(word) for word in sizes.split(",")) if sizes else ()
+        return tuple(int(word) for word in words.split(","))
     except ValueError:
-        raise DpflError(f"--sizes takes whole numbers with commas between them, such as 600,550,400, not {sizes!r}.") from None
+        raise DpflError(f"--{name} takes whole numbers with commas between them, such as {such}, not {words!r}.") from None
 
 
 def _answer(
     delta: float, rate: float, epsilon: float | None, noise: float | None, iterations: int | None, by: str, as_json: bool
 ) -> None:
-    made = make_plan(delta, rate, epsilon, noise, iterations, by)
+    made = afford(delta, rate, epsilon, noise, iterations, by)
     if as_json:
         print(json.dumps({**made.__dict__, "target": epsilon}))
         return
@@ -114,10 +158,12 @@ def _show(found: Tradeoff, as_json: bool) -> None:
         console.print(sentence, soft_wrap=True)
 
 
-def _write(found: Tradeoff, path: Path) -> None:
+def _write(found: Tradeoff, path: Path, model: str | None, data: str | None) -> None:
+    planned = found.experiment()
+    named = {"data": ({"name": data} if data else {}) | planned.pop("data"), "model": {"name": model} if model else {}}
     try:
         with path.open("x") as file:
-            file.write(WRITTEN + tomli_w.dumps(found.experiment()))
+            file.write(WRITTEN + tomli_w.dumps(named | planned))
     except FileExistsError:
         raise DpflError(f"{path} exists already; give --write another name.") from None
     except OSError as error:

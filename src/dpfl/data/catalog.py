@@ -23,6 +23,13 @@ EMNIST_SCALE = ((0.1736,), (0.3317,))
 CIFAR10_SCALE = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 EMNIST_CLASSES = {"digits": 10, "mnist": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
 
+SHAPES = {
+    **dict.fromkeys(("mnist-sample", "mnist", "fashion-mnist", "emnist"), ((1, 28, 28), 10)),
+    **{f"emnist-{split}": ((1, 28, 28), classes) for split, classes in EMNIST_CLASSES.items()},
+    "cifar10": ((3, 32, 32), 10),
+}
+"""The shape of a sample and the number of classes, as published: nothing need be read for them."""
+
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 

@@ -116,23 +116,32 @@ def _root(excess: Callable[[float], float], start: float, factor: float) -> floa
 
 
 def noise_near(
-    guess: float, plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant, within: float
-) -> float:
-    """A noise multiplier whose epsilon lies at most a share `within` below epsilon: few evaluations from a good guess.
+    theory: Callable[[float], float],
+    error: float,
+    plan: Callable[[float], Spent],
+    epsilon: float,
+    delta: float,
+    by: Accountant,
+    within: float,
+) -> tuple[float, float]:
+    """A noise multiplier whose epsilon lies at most a share `within` below epsilon, and the theory's error there.
 
-    Secant steps on log z; where they do not arrive, `noise_for`.
+    A quick theory says which noise an epsilon needs, and is asked for one that makes up for its error, log(epsilon / theory's
+    epsilon): one evaluation where that is known, few where it is not. Where they do not arrive, `noise_for`.
     """
     check_target(epsilon, delta)
-    z, slope, last, before = guess, 1.2, 0.0, 0.0
+    asked, slope = -within / 2 - error, 1.0
+    before: tuple[float, float] | None = None
     for _ in range(8):
+        z = theory(epsilon * math.exp(asked))
         value = math.log(max(by.epsilon(plan(z), delta), 1e-300) / epsilon)
         if -within <= value <= 0:
-            return z
-        if last and z != last:
-            slope = min(max((before - value) / math.log(z / last), 0.3), 5.0)
-        last, before = z, value
-        z *= math.exp(min(max((value + within / 2) / slope, -2.0), 2.0))
-    return noise_for(plan, epsilon, delta, by)
+            return z, value - asked
+        if before and asked != before[0]:
+            slope = min(max((value - before[1]) / (asked - before[0]), 0.2), 5.0)
+        before = asked, value
+        asked -= min(max((value + within / 2) / slope, -2.0), 2.0)
+    return noise_for(plan, epsilon, delta, by), 0.0
 
 
 def _bracket(excess: Callable[[float], float], z: float, factor: float) -> tuple[float, float, float, float]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from dpfl.tradeoff import ASSUMPTIONS, CLIP, Choice, Tradeoff
+from dpfl.cells import Choice
+from dpfl.tradeoff import CLIP, Tradeoff
 
 SHOWN_SIZES = 8
 
@@ -52,7 +53,8 @@ def client_table(found: Tradeoff) -> Table:
 def sentences(found: Tradeoff) -> Iterator[str]:
     """What is recommended, what other accountants would have bought, and what was assumed."""
     chosen, question = found.recommended, found.question
-    rate = f", learning rate {found.rate:g}" if found.rate else " (the learning rate needs the clients' sizes and --parameters)"
+    needed = " (the learning rate needs the clients' sizes, and --parameters or --model)"
+    rate = f", learning rate {found.rate:g}" if found.rate else needed
     yield (
         f"Recommended for epsilon {question.epsilon:g} at delta {question.delta:g} over {question.rounds} rounds: "
         f"sampling rate {chosen.sampling_rate:g}, tau {chosen.tau}, "
@@ -64,7 +66,7 @@ def sentences(found: Tradeoff) -> Iterator[str]:
             yield f"Lower delta: {question.delta:g} is not below one over the largest client's samples."
     bought = ", ".join(f"{count} by {name}" for name, count in found.bought.items())
     yield f"Iterations that this noise buys within epsilon: {bought}."
-    yield "Assumed: " + " ".join(ASSUMPTIONS)
+    yield "Assumed: " + " ".join(found.assumptions)
 
 
 def draw(found: Tradeoff, path: Path) -> None:
@@ -72,12 +74,13 @@ def draw(found: Tradeoff, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4))
     FigureCanvasAgg(figure)
-    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2))
+    places = {"left": 0.06, "right": 0.99, "bottom": 0.13, "top": 0.9, "wspace": 0.3}
+    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2), gridspec_kw=places)
+    rates = sorted({choice.sampling_rate for choice in found.choices})
     for tau in sorted({choice.tau for choice in found.choices}):
         line = sorted((choice for choice in found.choices if choice.tau == tau), key=lambda choice: choice.sampling_rate)
-        rates = [choice.sampling_rate for choice in line]
         steps.plot(rates, [choice.per_step for choice in line], marker=".")
         total.plot(rates, [choice.total for choice in line], marker=".", label=f"tau {tau}")
     chosen = found.recommended
@@ -85,6 +88,8 @@ def draw(found: Tradeoff, path: Path) -> None:
     for axis, (value, name) in shown.items():
         axis.plot([chosen.sampling_rate], [value], "k*", markersize=12, label="recommended")
         axis.set(xscale="log", xlabel="sampling rate q", ylabel=name)
+        axis.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
     total.legend(fontsize="small")
     bought = found.bought
