@@ -77,6 +77,8 @@ CHOICES = (
     "The budget of every method is the epsilon proven (PLD) of R_c steps at q and sigma: equal for all, below the paper's.",
     "No client has fewer than 600 images (a tenth of the mean): with a handful, q n_i < 1 and tau* is 1 whatever the data.",
     "The divisor is q n_i, not the batch as drawn; ALI-DPFL is `sound` (mu from what was released, corrected formula).",
+    "`auto` makes all R_s rounds, with `scattering-linear` (mirrored for CIFAR-10), at the epsilon proven of R_c steps and at "
+    "the column's.",
     "Adap DP-FL begins with sigma 1.1; PE-DPFL has clip 0.1 and planned noise on uploads: its unit is the client.",
 )
 
@@ -96,6 +98,11 @@ def content(data: str, how: dict[str, Any], algorithm: dict[str, Any], epsilon: 
         "budget": {"epsilon": epsilon, "delta": DELTA, "rounds": rounds},
         "evaluate": {"every": rounds},
     }
+
+
+def features(data: str) -> dict[str, Any]:
+    """The model of `auto`; things, unlike digits, may face either way."""
+    return {"name": "scattering-linear"} | ({"mirror": True} if data == "cifar10" else {})
 
 
 def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
@@ -125,6 +132,9 @@ def cells_of(
         allowed = epsilon if row.endswith("published") else proven(steps)
         made = Training(content(data, how, algorithm, allowed, most))
         found.append(Cell(NAMES[data], row, column, made, printed.get(row), epsilon))
+    for row, allowed in (("auto, same proven epsilon", proven(steps)), ("auto, the column's epsilon", epsilon)):
+        made = Training(content(data, how, {"name": "auto"}, allowed, rounds) | {"model": features(data)})
+        found.append(Cell(NAMES[data], row, column, made, None, allowed))
     return found
 
 
