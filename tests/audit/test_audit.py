@@ -52,7 +52,7 @@ def test_the_bounds_of_an_audit_share_what_may_go_wrong() -> None:
 
 
 def test_a_game_that_cannot_be_played_says_why() -> None:
-    found = audit(dp_fedavg(noise_multiplier=1.0), games=["whole run", "one run", "histogram"]).findings
+    found = audit(dp_fedavg(noise_multiplier=1.0), games=["whole run", "one run", "survey"]).findings
     assert {finding.verdict for finding in found} == {"not testable"}
     assert all(finding.detail for finding in found)
 

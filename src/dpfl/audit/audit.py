@@ -11,12 +11,13 @@ from dpfl.algorithms.options import choose
 from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
+from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
 from dpfl.privacy.noise import Planned
 
-USUAL_NOISE = 1.0
-"""The multiplier for a system whose noise would be planned from a budget."""
+USUAL_NOISE, USUAL_RATE = 1.0, 1.0
+"""For a system whose noise and learning rate would be planned from a budget."""
 
 
 def audit(
@@ -67,11 +68,13 @@ def _played(game: str, play: Callable[[Setting], Finding | str], setting: Settin
 
 
 def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
-    """With noise, where it was still to be planned, and for so many rounds, where it has to know them."""
+    """With noise and a rate, where they were still to be planned, and for so many rounds, where it has to know them."""
     release = algorithm.release
     if release is None:
         return algorithm
     made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Planned) else algorithm
+    if isinstance(made.local.optimiser, PlannedSGD):
+        made = replace(made, local=replace(made.local, optimiser=SGD(USUAL_RATE)))
     return made.over(rounds, population_for(release))
 
 

@@ -14,7 +14,7 @@ from dpfl.audit.books import books
 from dpfl.audit.bounds import Measured
 from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.leaks import leaks
-from dpfl.audit.one_release import ENDS, NAMES, one_histogram, one_release, population_for
+from dpfl.audit.one_release import ENDS, NAMES, one_answer, one_release, population_for
 from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, UNTESTABLE, Finding, verdict
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
@@ -91,14 +91,14 @@ def play_one_release(setting: Setting) -> Finding:
     return setting.bounded("one release", scope, 1, measured)
 
 
-def play_histogram(setting: Setting) -> Finding | str:
-    survey = setting.algorithm.weights.survey
+def play_survey(setting: Setting) -> Finding | str:
+    survey = setting.algorithm.centre or setting.algorithm.weights.survey
     if survey is None or survey.multiplier is None:
-        return "no histogram is released with noise"
-    measured = one_histogram(survey, setting.delta, setting.trials // 4, setting.confidence, setting.randomness)
+        return "clients are asked for nothing, with noise, before the first round"
+    measured = one_answer(survey, setting.delta, setting.trials // 4, setting.confidence, setting.randomness)
     proven = setting.epsilon({survey.event: 1})
     found = verdict(measured.epsilon, None, proven)
-    return Finding("histogram", "one answer", None, proven, measured.epsilon, measured.confidence, found, measured.how)
+    return Finding("survey", "one answer", None, proven, measured.epsilon, measured.confidence, found, measured.how)
 
 
 def play_leaks(setting: Setting) -> Finding | str:
@@ -172,7 +172,7 @@ def untestable(game: str, why: str) -> Finding:
 
 GAMES: dict[str, Callable[[Setting], Finding | str]] = {
     "one release": play_one_release,
-    "histogram": play_histogram,
+    "survey": play_survey,
     "leaks": play_leaks,
     "books": play_books,
     "whole run": play_whole_run,
@@ -181,5 +181,5 @@ GAMES: dict[str, Callable[[Setting], Finding | str]] = {
     "membership": play_membership,
     "inversion": play_inversion,
 }
-BOUNDING = ("one release", "histogram", "whole run", "one run")
+BOUNDING = ("one release", "survey", "whole run", "one run")
 """Games whose bounds can go wrong by chance; they share what may."""

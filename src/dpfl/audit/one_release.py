@@ -18,6 +18,7 @@ from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
@@ -188,12 +189,16 @@ def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
     return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
 
 
-def one_histogram(survey: Survey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
-    """The same for a label histogram of three hundred samples, with one more or not."""
-    without = np.arange(300) % 3
+def one_answer(survey: Survey | MeanSurvey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+    """The same for what three hundred samples say once, with one more or not: a label histogram, or a mean."""
+
+    def answer(within: bool, rng: np.random.Generator) -> np.ndarray:
+        if isinstance(survey, MeanSurvey):
+            return survey.answer([torch.zeros(300, 16), torch.ones(int(within), 16)], 16, 300, rng)
+        return survey.answer(np.arange(300 + within) % 3, 3, rng)
 
     def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
-        labels = np.append(without, 0) if within else without
-        return np.stack([survey.answer(labels, 3, rng) for _ in range(trials)])
+        return np.stack([answer(within, rng) for _ in range(trials)])
 
-    return distinguish(mechanism, delta, trials, confidence, randomness, name="histogram")
+    name = "mean" if isinstance(survey, MeanSurvey) else "histogram"
+    return distinguish(mechanism, delta, trials, confidence, randomness, name=name)
