@@ -11,7 +11,7 @@ FULL: dict[str, Any] = {"name": "auto"}
 CHANGES: dict[str, dict[str, Any]] = {
     "auto": {},
     "no mean": {"mean_noise": 0.0},
-    "no averaging": {"averaging": 0.0},
+    "averaging": {"averaging": 3.0},
     "clip 5: few gradients of one length": {"clip": 5.0},
     "q = 0.05": {"sampling_rate": 0.05},
     "walk 10": {"walk": 10.0},

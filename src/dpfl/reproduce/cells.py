@@ -37,6 +37,7 @@ class Outcome:
     rounds: int = 0
     stopped_by: str = ""
     sha256: str = ""
+    code: str = ""
     series: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
     def to_json(self) -> str:

@@ -15,7 +15,7 @@ from dpfl.reproduce.runner import Kept
 
 COLUMNS = (
     "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "steps", "rounds",
-    "stopped_by", "sha256", "digest",
+    "stopped_by", "sha256", "code", "digest",
 )  # fmt: skip
 
 VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
@@ -69,7 +69,7 @@ def write_csv(made: Sequence[Made], path: Path) -> None:
                 epsilons = (cell.claimed, outcome.claimed, outcome.proven)
                 writer.writerow([
                     cell.group, cell.row, cell.column, seed, value, _blank(cell.printed), *map(_blank, epsilons), outcome.unit,
-                    outcome.steps, outcome.rounds, outcome.stopped_by, outcome.sha256, cell.digest(seed),
+                    outcome.steps, outcome.rounds, outcome.stopped_by, outcome.sha256, outcome.code, cell.digest(seed),
                 ])  # fmt: skip
 
 

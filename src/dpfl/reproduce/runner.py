@@ -6,12 +6,14 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from dpfl.errors import DpflError
 from dpfl.reproduce.cells import Cell, Outcome
+from dpfl.runs import code_sha256
 
 Tell = Callable[[Cell, int, Outcome], None]
 
@@ -78,6 +80,6 @@ def _made(missing: dict[str, tuple[Cell, int]], workers: int, data_dir: Path | N
 
 def _run(cell: Cell, seed: int, data_dir: Path | None) -> Outcome:
     try:
-        return cell.work.run(seed, data_dir)
+        return replace(cell.work.run(seed, data_dir), code=code_sha256()[:12])
     except DpflError as error:
         raise DpflError(f"{cell.place}: {error}") from None
