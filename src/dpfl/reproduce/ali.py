@@ -116,7 +116,6 @@ def cells_of(
     how: dict[str, Any],
     column: str,
     rounds: int,
-    steps: int,
     epsilon: float,
     gamma: float,
     printed: dict[str, float],
