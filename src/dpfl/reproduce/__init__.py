@@ -1,11 +1,11 @@
 """The papers' tables and figures, run again: `dpfl reproduce`."""
 
-from dpfl.reproduce import ali
+from dpfl.reproduce import ali, als, clipping, hellinger, wavelets
 from dpfl.reproduce.cells import Cell, Outcome, Table
 
 
 def tables() -> dict[str, Table]:
-    return ali.tables()
+    return ali.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
 
 
 __all__ = ["Cell", "Outcome", "Table", "tables"]
