@@ -20,6 +20,6 @@ def cell_of(table: Table, row: str, column: str, group: str = "") -> Cell:
 
 
 def run(table: Table, row: str, column: str, *settings: str) -> Outcome:
-    """On a tenth of the embedded images' usual clients and in few rounds."""
+    """On the embedded images, with a point of the curve every round."""
     scaled = table.scaled(["data.name=mnist-sample", "evaluate.every=1", *settings])
     return cell_of(scaled, row, column).work.run(0, None)

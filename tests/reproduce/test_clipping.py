@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
+from dpfl import models
 from dpfl.errors import DpflError
+from dpfl.experiment import parse, with_settings
 from dpfl.reproduce import Table
 from dpfl.reproduce.stationary import Stationary
 from dpfl.reproduce.updates import angles
@@ -79,11 +84,18 @@ def test_updates_are_those_of_the_round_that_is_asked_for(made: dict[str, Table]
     assert second.series["norm"] != third.series["norm"]
 
 
-def test_the_global_update_that_angles_are_taken_to_is_that_of_the_round_before(made: dict[str, Table]) -> None:
-    """With one client, the same in both rounds, no server noise and tiny steps, the direction hardly turns."""
-    alone = ("data.clients=1", "algorithm.cohort=1", "algorithm.tau=1", "algorithm.batch_size=50", "algorithm.rate=1e-4")
-    outcome = run(made["clipping-fig1"], "AlexNet", "IID", *FEW, *alone)
-    assert outcome.series["angle"][0] < 1.0
+def test_the_mean_update_and_its_angle_are_those_of_whole_runs(made: dict[str, Table], tmp_path: Path) -> None:
+    """The models of runs that end after 0, 1 and 2 rounds differ by the global updates of the first round and the second."""
+    table = made["clipping-fig1"].scaled(["data.name=mnist-sample", *FEW])
+    content = cell_of(table, "AlexNet", "non-IID").work.content
+    vectors = [parameters_to_vector(models.mlp().build((1, 28, 28), 10, 0).parameters())]
+    for rounds in (1, 2):
+        experiment = parse(with_settings(content, [f"budget.rounds={rounds}"]))
+        vectors.append(parameters_to_vector(experiment.run(tmp_path / str(rounds), workers=1).module.parameters()))
+    first, second = ((after - before).detach() for before, after in pairwise(vectors))
+    outcome = cell_of(table, "AlexNet", "non-IID").work.run(0, None)
+    assert outcome.series["norm of mean"] == pytest.approx([float(second.norm())], rel=1e-4)
+    assert outcome.series["angle of mean"] == pytest.approx(angles(second[None], first), abs=0.1)
 
 
 def test_angles_are_in_degrees() -> None:
