@@ -64,6 +64,12 @@ def test_epsilon_is_the_papers_where_there_is_noise(made: dict[str, Table]) -> N
     assert cell_of(made["clipping-3"], "ResNet-18", "CE-FedAvg").claimed is None
 
 
+def test_clips_measured_on_images_that_clients_hold_are_said_to_be(made: dict[str, Table]) -> None:
+    for name in ("clipping-2", "clipping-3", "clipping-4"):
+        assert any("no epsilon here covers the choice of the clip" in choice for choice in made[name].choices)
+        assert not any("public" in choice for choice in made[name].choices)
+
+
 def test_dp_fedavg_runs_inside_its_epsilon(made: dict[str, Table]) -> None:
     outcome = run(made["clipping-3"], "MLP", "DP-FedAvg", *FEW)
     assert outcome.unit == "client"
