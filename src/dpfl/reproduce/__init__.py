@@ -1,11 +1,12 @@
 """The papers' tables and figures, run again: `dpfl reproduce`."""
 
-from dpfl.reproduce import ablation, ali
+from dpfl.reproduce import ablation, ali, als, clipping, hellinger, wavelets
 from dpfl.reproduce.cells import Cell, Outcome, Table
 
 
 def tables() -> dict[str, Table]:
-    return ali.tables() | ablation.tables()
+    papers = ali.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
+    return papers | ablation.tables()
 
 
 __all__ = ["Cell", "Outcome", "Table", "tables"]

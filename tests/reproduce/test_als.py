@@ -1,0 +1,45 @@
+"""ALS-DPFL's tables: numbers as printed, the paper's budgets, and a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpfl.reproduce import Table, ali, als
+from tests.reproduce.conftest import cell_of, run
+
+
+def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
+    assert cell_of(made["als-2"], "ALS-DPFL", "R_s = R_c").printed == 84.19
+    assert cell_of(made["als-2"], "tau = 4", "2 R_s = R_c").printed == 81.12
+    assert cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").printed == 78.48
+    assert cell_of(made["als-3"], "tau = 1", "2 R_s = R_c").printed == 47.27
+    assert cell_of(made["als-3"], "ALS-DPFL", "R_s = 2 R_c").printed == 50.01
+    assert cell_of(made["als-3"], "ALS-DPFL, published", "R_s = R_c").printed is None
+
+
+@pytest.mark.parametrize(("name", "place"), [("als-2", 1), ("als-3", 2)])
+def test_numbers_are_those_of_the_other_paper_as_the_choices_say(name: str, place: int, made: dict[str, Table]) -> None:
+    lines = [line.split() for line in ali.PRINTED["ali-4"][2].split("\n") if line.strip()]
+    theirs = {row: [float(word) for word in line[place::3]] for row, line in zip(ali.METHODS, lines, strict=True)}
+    renamed = {"ALS-DPFL": "ALI-DPFL", "tau = 4": "tau = 5", "tau = 5": "tau = 10"}
+    for row in als.METHODS:
+        assert cell_of(made[name], row, "R_s = R_c").printed == theirs[renamed.get(row, row)][1]
+    for row in ("tau = 1", "tau = 2", "tau = 3", "tau = 5"):
+        assert cell_of(made[name], row, "R_s = 2 R_c").printed == theirs[row][0]
+
+
+def test_rounds_and_epsilon_are_those_of_the_text(made: dict[str, Table]) -> None:
+    sound = cell_of(made["als-2"], "ALS-DPFL", "2 R_s = R_c")
+    assert sound.work.content["budget"]["rounds"] == 158
+    assert sound.claimed == 2.0
+    assert sound.work.content["budget"]["epsilon"] == ali.proven(317) < 2.0
+    assert cell_of(made["als-2"], "ALS-DPFL, published", "2 R_s = R_c").work.content["budget"]["epsilon"] == 2.0
+    assert cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").work.content["budget"]["rounds"] == 36  # 177 steps
+
+
+def test_als_dpfl_runs(made: dict[str, Table]) -> None:
+    outcome = run(made["als-2"], "ALS-DPFL", "2 R_s", "data.shards=40", "data.per_client=4", "budget.rounds=2")
+    assert outcome.value is not None
+    assert outcome.rounds == 2
+    assert outcome.unit == "sample"
+    assert isinstance(outcome.proven, float)

@@ -1,0 +1,114 @@
+"""The clipping paper's tables: closed form, numbers as printed, single updates, and a run."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils import parameters_to_vector
+
+from dpfl import models
+from dpfl.errors import DpflError
+from dpfl.experiment import parse, with_settings
+from dpfl.reproduce import Table
+from dpfl.reproduce.stationary import Stationary
+from dpfl.reproduce.updates import angles
+from tests.reproduce.conftest import cell_of, run
+
+FEW = ("data.clients=20", "data.images=50", "algorithm.cohort=5", "algorithm.tau=2", "model.name=mlp", "budget.rounds=2")
+
+
+@pytest.mark.parametrize(
+    ("steps", "clip", "point"),
+    [
+        (1, None, 0.0),
+        (1, 0.1, 0.0),
+        (1, 1.0, 0.0),
+        (2, None, 0.0296210251),
+        (2, 0.1, 0.1912512716),
+        (32, None, 0.6476412537),
+        (32, 0.1, 0.5),
+        (32, 1.0, 0.6476412537),
+        (128, None, 1.1866074498),
+        (128, 0.1, 0.5),
+        (128, 1.0, 0.6671161424),
+    ],
+)
+def test_fedavg_stops_where_the_closed_form_says(steps: int, clip: float | None, point: float) -> None:
+    assert Stationary(steps, clip).run(0, None).value == pytest.approx(point, abs=1e-10)
+
+
+def test_numbers_are_carried_over_as_what_a_drop_leaves(made: dict[str, Table]) -> None:
+    digits, cifar = "MNIST for EMNIST", "CIFAR-10"
+    assert cell_of(made["clipping-2"], "AlexNet, FedAvg", "IID", digits).printed == 98.20
+    assert cell_of(made["clipping-2"], "AlexNet, CE-FedAvg", "non-IID", cifar).printed == 49.84
+    assert cell_of(made["clipping-2"], "ResNet-18, CE-FedAvg", "non-IID", digits).printed == 95.33
+    assert cell_of(made["clipping-3"], "ResNet-18", "CE-FedAvg").printed == 95.35
+    assert cell_of(made["clipping-3"], "ResNet-18", "DP-FedAvg").printed == 91.59
+    assert cell_of(made["clipping-3"], "MobileNetV2", "DP-FedAvg").printed == 95.83
+
+
+def test_numbers_that_the_text_has_lost_are_not_made_up(made: dict[str, Table]) -> None:
+    assert cell_of(made["clipping-3"], "MLP", "FedAvg").printed == 94.0
+    assert cell_of(made["clipping-3"], "MLP", "CE-FedAvg").printed is None
+    assert cell_of(made["clipping-3"], "MLP", "DP-FedAvg").printed is None
+    assert all(cell.printed is None for name in ("clipping-1", "clipping-4") for cell in made[name].cells)
+
+
+def test_epsilon_is_the_papers_where_there_is_noise(made: dict[str, Table]) -> None:
+    assert cell_of(made["clipping-3"], "MLP", "DP-FedAvg").claimed == 1.5
+    assert cell_of(made["clipping-3"], "ResNet-18", "DP-FedAvg").claimed == 5.0
+    assert cell_of(made["clipping-3"], "ResNet-18", "CE-FedAvg").claimed is None
+
+
+def test_clips_measured_on_images_that_clients_hold_are_said_to_be(made: dict[str, Table]) -> None:
+    for name in ("clipping-2", "clipping-3", "clipping-4"):
+        assert any("no epsilon here covers the choice of the clip" in choice for choice in made[name].choices)
+        assert not any("public" in choice for choice in made[name].choices)
+
+
+def test_dp_fedavg_runs_inside_its_epsilon(made: dict[str, Table]) -> None:
+    outcome = run(made["clipping-3"], "MLP", "DP-FedAvg", *FEW)
+    assert outcome.unit == "client"
+    assert isinstance(outcome.proven, float)
+    assert outcome.proven <= 1.5
+
+
+def test_there_are_as_many_updates_as_clients_in_the_cohort(made: dict[str, Table]) -> None:
+    outcome = run(made["clipping-fig1"], "AlexNet", "non-IID", *FEW)
+    assert len(outcome.series["norm"]) == len(outcome.series["angle"]) == 5
+    assert outcome.value == pytest.approx(math.fsum(outcome.series["norm"]) / 5, rel=1e-6)
+    assert outcome.series["norm of mean"][0] < max(outcome.series["norm"])
+    assert outcome.rounds == 2
+
+
+def test_updates_are_those_of_the_round_that_is_asked_for(made: dict[str, Table]) -> None:
+    second, third = (run(made["clipping-fig1"], "AlexNet", "IID", *FEW, f"budget.rounds={rounds}") for rounds in (2, 3))
+    assert second.series["norm"] != third.series["norm"]
+
+
+def test_the_mean_update_and_its_angle_are_those_of_whole_runs(made: dict[str, Table], tmp_path: Path) -> None:
+    """The models of runs that end after 0, 1 and 2 rounds differ by the global updates of the first round and the second."""
+    table = made["clipping-fig1"].scaled(["data.name=mnist-sample", *FEW])
+    content = cell_of(table, "AlexNet", "non-IID").work.content
+    vectors = [parameters_to_vector(models.mlp().build((1, 28, 28), 10, 0).parameters())]
+    for rounds in (1, 2):
+        experiment = parse(with_settings(content, [f"budget.rounds={rounds}"]))
+        vectors.append(parameters_to_vector(experiment.run(tmp_path / str(rounds), workers=1).module.parameters()))
+    first, second = ((after - before).detach() for before, after in pairwise(vectors))
+    outcome = cell_of(table, "AlexNet", "non-IID").work.run(0, None)
+    assert outcome.series["norm of mean"] == pytest.approx([float(second.norm())], rel=1e-4)
+    assert outcome.series["angle of mean"] == pytest.approx(angles(second[None], first), abs=0.1)
+
+
+def test_angles_are_in_degrees() -> None:
+    updates = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]])
+    assert angles(updates, torch.tensor([5.0, 0.0])) == pytest.approx([0.0, 90.0, 180.0])
+
+
+def test_a_first_round_has_no_update_before_it(made: dict[str, Table]) -> None:
+    with pytest.raises(DpflError, match=r"set budget\.rounds to 2"):
+        run(made["clipping-fig1"], "AlexNet", "IID", *FEW, "budget.rounds=1")

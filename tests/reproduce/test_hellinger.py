@@ -1,0 +1,50 @@
+"""HW-DPFL's table and figures: numbers as printed, epsilons by the paper's theorem, and runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpfl import algorithms
+from dpfl.experiment import parse
+from dpfl.reproduce import Table, hellinger
+from tests.reproduce.conftest import cell_of, run
+
+FEW = ("data.clients=10", "budget.rounds=2")
+
+
+def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
+    assert cell_of(made["hw-1"], "HW-DPFL", "IID").printed == 96.67
+    assert cell_of(made["hw-1"], "HW-DPFL", "non-IID").printed == 95.21
+    assert cell_of(made["hw-1"], "DP-FedAvg", "non-IID").printed == 90.03
+    assert cell_of(made["hw-1"], "DP-FL", "IID").printed == 94.20
+    assert cell_of(made["hw-1"], "HW-DPFL, published", "IID").printed is None
+
+
+def test_the_stated_epsilon_is_theorem_2_and_the_same_for_every_method(made: dict[str, Table]) -> None:
+    # 1 a round, gamma = 1/6: sqrt(100 ln(1e5) / (2 ln(1.25e5 / 6)))
+    assert hellinger.stated(100) == pytest.approx(7.6088, abs=1e-3)
+    budgets = {cell.work.content["budget"]["epsilon"] for cell in made["hw-1"].cells}
+    assert budgets == {hellinger.stated(100)}
+
+
+@pytest.mark.parametrize("sigma", hellinger.SIGMAS)
+def test_figure_6_has_the_same_noise_published_and_sound(sigma: float, made: dict[str, Table]) -> None:
+    for row in (f"sigma = {sigma:g}", f"sigma = {sigma:g}, published"):
+        section = parse(cell_of(made["hw-fig6"], row, "IID").work.content).algorithm
+        uploads = algorithms.from_name(section.name, **section.options()).uploads
+        assert uploads is not None
+        assert uploads.deviation() == pytest.approx(sigma)
+
+
+def test_published_claims_a_number_and_proves_nothing(made: dict[str, Table]) -> None:
+    outcome = run(made["hw-1"], "HW-DPFL, published", "non-IID", *FEW)
+    assert isinstance(outcome.claimed, float)
+    assert outcome.proven == "unbounded"
+
+
+def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(made: dict[str, Table]) -> None:
+    outcome = run(made["hw-fig4"], "b = 10", "non-IID", *FEW)
+    assert isinstance(outcome.proven, float)
+    assert outcome.proven <= hellinger.stated(hellinger.CURVE_ROUNDS)
+    assert outcome.value == outcome.series["loss"][-1]
+    assert len(outcome.series["loss"]) == 2

@@ -1,0 +1,58 @@
+"""What holds for every table: names, places, and experiments that can be built."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpfl import algorithms, models
+from dpfl.data import partition
+from dpfl.experiment import parse
+from dpfl.privacy import Budget
+from dpfl.reproduce import Table, tables
+
+NAMES = (
+    *("als-2", "als-3", "hw-1", "hw-fig4", "hw-fig5", "hw-fig6"),
+    *("clipping-1", "clipping-2", "clipping-3", "clipping-4", "clipping-fig1", "clipping-fig2"),
+    *(f"wavelet-fig{number}" for number in range(7, 13)),
+    "wavelet-3",
+)
+
+
+def test_the_papers_tables_are_there_under_their_names(made: dict[str, Table]) -> None:
+    assert set(NAMES) <= set(made)
+    assert all(name == table.name for name, table in made.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cell_has_a_place_of_its_own_and_every_choice_is_said(name: str, made: dict[str, Table]) -> None:
+    places = [cell.place for cell in made[name].cells]
+    assert len(set(places)) == len(places)
+    assert made[name].choices
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "clipping-1"])
+def test_every_experiment_can_be_built(name: str, made: dict[str, Table]) -> None:
+    for cell in made[name].cells:
+        experiment = parse(cell.work.content)
+        algorithm = algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options())
+        models.from_name(experiment.model.name, **experiment.model.options())
+        partition.parse(experiment.data.partition, **experiment.data.options())
+        budget = Budget(**experiment.budget.model_dump())
+        assert (cell.claimed is None) == (algorithm.unit == "none")
+        assert budget.rounds
+        assert algorithm.variant == ("published" if "published" in cell.row else "sound")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_digests_are_equal_for_equal_work_alone(name: str, made: dict[str, Table]) -> None:
+    cells = made[name].cells
+    works = {repr((type(cell.work).__name__, cell.work.content)) for cell in cells}
+    assert len({cell.digest(0) for cell in cells}) == len(works)
+    assert cells[0].digest(0) != cells[0].digest(1)
+
+
+def test_digests_do_not_change_from_one_making_to_the_next(made: dict[str, Table]) -> None:
+    again = tables()
+    assert all(
+        [cell.digest(0) for cell in made[name].cells] == [cell.digest(0) for cell in again[name].cells] for name in NAMES
+    )

@@ -1,0 +1,56 @@
+"""The wavelet paper's figures: epsilons as printed, one budget a column, and runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpfl.reproduce import Table, wavelets
+from tests.reproduce.conftest import cell_of, run
+
+FEW = ("data.clients=4", "algorithm.tau=1", "budget.rounds=2")
+
+
+def test_epsilons_are_those_that_the_paper_prints_for_its_data(made: dict[str, Table]) -> None:
+    assert cell_of(made["wavelet-fig7"], "DP-SGD-WAV", "sigma 3").claimed == 1.64
+    assert cell_of(made["wavelet-fig11"], "DP-FedAvg", "sigma 1,").claimed == 6.38
+    assert cell_of(made["wavelet-3"], "DP-Adam", "sigma 1,", "CIFAR-10").claimed == 24.5
+    assert cell_of(made["wavelet-fig12"], "DP-FedAvg-WAV, published", "sigma 1.5").claimed == 7.94
+
+
+def test_gains_are_said_where_no_accuracy_is_printed(made: dict[str, Table]) -> None:
+    assert "4.9, 7.03, 9.16" in made["wavelet-fig7"].choices[-1]
+    assert "27.3" in made["wavelet-fig11"].choices[-1]
+    assert "DP-AdaGrad 2.31, 3.29, 4.97" in made["wavelet-3"].choices[-1]
+    assert all(cell.printed is None for cell in made["wavelet-3"].cells)
+
+
+def test_the_scale_has_the_epsilons_that_the_choices_name() -> None:
+    assert [round(wavelets.stated(sigma), 2) for sigma in wavelets.SIGMAS] == [6.34, 3.09, 1.18]
+
+
+@pytest.mark.parametrize("name", ["wavelet-fig7", "wavelet-fig10", "wavelet-3"])
+def test_private_methods_of_a_column_have_one_budget(name: str, made: dict[str, Table]) -> None:
+    private = [cell for cell in made[name].cells if cell.claimed is not None]
+    for sigma in wavelets.SIGMAS:
+        column = [cell for cell in private if cell.column.startswith(f"sigma {sigma:g},")]
+        assert {cell.work.content["budget"]["epsilon"] for cell in column} == {wavelets.stated(sigma)}
+
+
+def test_published_wavelets_claim_what_plain_noise_does_and_prove_far_less(made: dict[str, Table]) -> None:
+    outcome = run(made["wavelet-fig7"], "DP-SGD-WAV, published", "sigma 1,", *FEW)
+    assert isinstance(outcome.claimed, float)
+    assert outcome.proven == "unbounded" or float(outcome.proven or 0) > 10 * outcome.claimed
+
+
+def test_sound_wavelets_at_client_level_run_inside_their_epsilon(made: dict[str, Table]) -> None:
+    outcome = run(made["wavelet-fig10"], "DP-FedAvg-WAV", "sigma 3", *FEW, "data.clients=100")
+    assert outcome.unit == "client"
+    assert isinstance(outcome.proven, float)
+    assert outcome.proven <= wavelets.stated(3.0)
+
+
+@pytest.mark.parametrize("row", ["DP-Adam-WAV", "DP-AdaGrad"])
+def test_other_optimisers_run(row: str, made: dict[str, Table]) -> None:
+    outcome = run(made["wavelet-3"].only(["MNIST"]), row, "sigma 1,", *FEW)
+    assert outcome.value is not None
+    assert len(outcome.series["accuracy"]) == 2
