@@ -34,6 +34,7 @@ def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
     code, out, error = dpfl(capsys, *command, "--json")
     assert "1/1" not in error
     assert (folder / "results.csv").read_text() == first
+    assert dpfl(capsys, "reproduce", "ali-2", *SMALL, "--done", "--out", tmp_path, "--json")[1] == out
     found = json.loads(out)["cells"][0]
     assert found["printed"] == 85.65
     assert 0 < found["proven"] < found["claimed"] < found["paper_epsilon"]
@@ -42,4 +43,5 @@ def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
 def test_bad_words_are_one_sentence(capsys, tmp_path):
     assert "did you mean 'ali-3'" in refused(capsys, "reproduce", "ali3")
     assert "no such cells" in refused(capsys, "reproduce", "ali-3", "--cells", "mnits", "--out", tmp_path)
+    assert "leave out --done" in refused(capsys, "reproduce", "ali-3", "--done", "--out", tmp_path)
     assert "At least 1 seed" in refused(capsys, "reproduce", "ali-3", "--seeds", "0", "--out", tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option(help="Where results are kept, cell by cell.")] = Path("reproduced"),
     data_dir: Annotated[Path | None, typer.Option(help="Where the data lies; else DPFL_DATA.")] = None,
+    done: Annotated[bool, typer.Option("--done", help="Report on the cells that are done, and run none.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Run a paper's table again, with its numbers beside ours; what was stopped goes on where it was."""
@@ -47,16 +49,23 @@ def reproduce(
     if seeds < 1:
         raise DpflError(f"At least 1 seed is needed, not {seeds}.")
     kept, numbers = Kept(out), range(seeds)
+    if not done:
+        _run(chosen, numbers, kept, workers or os.cpu_count() or 1, data_dir)
+    made = collect(chosen, numbers, kept)
+    if not made:
+        raise DpflError(f"No cell of {table} is done in {out} yet; leave out --done to run them.")
+    _write(chosen, made, set_ or (), out / table)
+    _show(chosen, made, out / table, as_json)
+
+
+def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None) -> None:
     console = Console(stderr=True)
-    with Watching(console, *left_to_do(chosen.cells, numbers, kept)) as watching:
+    with Watching(console, *left_to_do(table.cells, seeds, kept)) as watching:
         try:
-            work_through(chosen.cells, numbers, kept, workers or os.cpu_count() or 1, data_dir, watching.tell)
+            work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
         except KeyboardInterrupt:
             console.print("dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False)
             raise typer.Exit(130) from None
-    made = collect(chosen, numbers, kept)
-    _write(chosen, made, set_ or (), out / table)
-    _show(chosen, made, out / table, as_json)
 
 
 class Watching:
