@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from dpfl.algorithms import PLANNED
+from dpfl.algorithms import PLANNED, options_of
 from dpfl.cells import ENOUGH_STEPS, Choice, Question, cells, exact
 from dpfl.client.node import Buildable
 from dpfl.errors import DpflError
@@ -29,16 +29,14 @@ MANY_TAUS = (1, 5, 10, 20)
 """For runs of so few rounds that five steps each would not be enough."""
 TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
-CLIP = 1.0
-WALK = 15.0
-"""How far the noise of a whole run may carry the model: what was good for `cnn` in docs/results.md lies between 12 and 24."""
-LARGEST_RATE = 4.0
+CLIP, WALK = (options_of(PLANNED)[name].default for name in ("clip", "walk"))
+"""How far the noise of a whole run may carry the model (docs/auto.md), and the clip, which only goes with the rate."""
 
 ASSUMPTIONS = (
     "The unit is one sample of one client, added or removed; every client takes part in every round.",
     "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it sees no data, no drift between clients and no batch noise.",
     f"Fewer than {ENOUGH_STEPS} steps count as worse in proportion; within {TOLERANCE - 1:.0%} of the least, less work wins.",
-    f"The clip is {CLIP:g}; the rate (up to {LARGEST_RATE:g}) is where noise moves the model by {WALK:g} over the run.",
+    f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model by {WALK:g} over the run.",
     "One sampling rate and one noise hold for all clients, since epsilon depends on neither their size nor their data.",
 )
 
@@ -92,7 +90,7 @@ class Tradeoff:
         if not question.sizes or question.parameters is None:
             return None
         norm = chosen.per_step * CLIP * math.sqrt(question.parameters * len(question.sizes)) / sum(question.sizes)
-        return float(f"{min(LARGEST_RATE, WALK / (norm * math.sqrt(chosen.iterations))):.2g}")
+        return float(f"{WALK / (norm * math.sqrt(chosen.iterations)):.3g}")
 
     @property
     def clients(self) -> tuple[ClientPlan, ...]:
@@ -108,18 +106,11 @@ class Tradeoff:
         return tuple(found)
 
     def experiment(self) -> dict[str, Any]:
-        """The content of an experiment file that makes the recommended run."""
+        """The content of an experiment file that makes the recommended run; noise and rate are found again when it starts."""
         question, chosen = self.question, self.recommended
-        algorithm = {
-            "name": PLANNED,
-            "tau": chosen.tau,
-            "sampling_rate": chosen.sampling_rate,
-            "noise_multiplier": chosen.noise_multiplier,
-            "clip": CLIP,
-        }
         return {
             "data": {"clients": len(question.sizes)} if question.sizes else {},
-            "algorithm": algorithm | ({"rate": self.rate} if self.rate else {}),
+            "algorithm": {"name": PLANNED, "tau": chosen.tau, "sampling_rate": chosen.sampling_rate},
             "budget": {"epsilon": question.epsilon, "delta": question.delta, "rounds": question.rounds},
             "privacy": {"accountant": question.accountant},
         }

@@ -61,8 +61,8 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 DEFAULT = "ali-dpfl"
 DEMO = {"name": DEFAULT, "sampling_rate": 0.1, "noise_multiplier": 1.4, "rate": 1.5, "whole_budget": True}
 """What trains where nothing else is asked for, and with what options on the embedded images."""
-PLANNED = "fedavg-dp"
-"""What trains a planned experiment: all that a plan chooses is among its options, and nothing changes on the way."""
+PLANNED = "auto"
+"""What trains a planned experiment: what a plan chooses is among its options, and it finds noise and rate by the same rules."""
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:

@@ -21,7 +21,8 @@ from dpfl.tradeoff import Tradeoff
 from dpfl.tradeoff import plan as make_plan
 
 WRITTEN = """\
-# Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size.
+# Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are
+# found when it starts, by the rules of the plan.
 # Name your own [data] and [model]; the guarantee does not depend on them, the accuracy does.
 """
 
