@@ -39,5 +39,5 @@ def auto(
         weights=BySize(),
         server=ServerUpdate(averaging=averaging),
         centre=MeanSurvey(mean_noise) if mean_noise else None,
-        claim=Claim("nothing beyond what is proven: there is no paper"),
+        claim=Claim("there is no paper"),
     )

@@ -73,7 +73,7 @@ def custom(
         weights=_weights(weights, histogram_noise, trusted=where == "round"),
         server=ServerUpdate(server_rate, server_momentum),
         controls=controls,
-        claim=Claim("nothing: there is no paper"),
+        claim=Claim("there is no paper"),
     )
 
 

@@ -12,7 +12,7 @@ matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
 from dpfl.reproduce.cells import Table
-from dpfl.reproduce.report import Made
+from dpfl.reproduce.report import Made, rows_of
 
 OURS, THEIRS = "#1f5fa8", "#c05020"
 
@@ -37,7 +37,7 @@ def _panels(made: Sequence[Made], wide: float, high: float) -> tuple[Any, list[t
 
 
 def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
-    rows = list(dict.fromkeys(one.cell.row for one in made))[::-1]
+    rows = rows_of(made)[::-1]
     figure, panels = _panels(made, 3.6, 1.2 + 0.27 * len(rows))
     for axis, title, mine in panels:
         for one in mine:
@@ -48,6 +48,7 @@ def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
                 axis.plot([min(one.values), max(one.values)], [height] * 2, "-", color=OURS, lw=2)
                 axis.plot(one.mean, height, "o", color=OURS, ms=5, label="here")
         axis.set_yticks(range(len(rows)), rows, fontsize=7)
+        axis.set_ylim(-0.6, len(rows) - 0.4)
         axis.set_title(title, fontsize=8)
         axis.tick_params(axis="x", labelsize=7)
         axis.grid(axis="x", alpha=0.3)

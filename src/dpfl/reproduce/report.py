@@ -94,8 +94,16 @@ def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str
     return "\n".join(lines) + "\n"
 
 
+def rows_of(made: Sequence[Made]) -> list[str]:
+    """All rows, in the order of the longest column."""
+    columns: dict[str, list[str]] = {}
+    for one in made:
+        columns.setdefault(f"{one.cell.group} {one.cell.column}", []).append(one.cell.row)
+    return list(dict.fromkeys(row for column in sorted(columns.values(), key=len, reverse=True) for row in column))
+
+
 def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
-    rows = list(dict.fromkeys(one.cell.row for one in made))
+    rows = rows_of(made)
     columns = list(dict.fromkeys(one.cell.column for one in made))
     at = {(one.cell.row, one.cell.column): one for one in made}
     lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
