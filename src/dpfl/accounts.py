@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
-from dpfl.privacy.events import Event, Spent, add_all, describe, encode, neighbours_of
+from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
 
 Answer = TypeVar("Answer")
 
@@ -112,18 +112,27 @@ class Accounts:
         stated = partial(self.algorithm.stated, population=self._population)
         return largest(lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon)
 
-    def meter(self, remaining: Sequence[int], horizon: int) -> Meter:
-        starts = {frozenset(add_all(spent, self.algorithm.before).items()) for spent in self.spent(besides=self.run)}
-        end = min(max(remaining), horizon or MOST)
+    def meter(self, remaining: Sequence[int], horizon: int, kept: int | None = None) -> Meter:
+        """Where noise cannot be repeated, `kept` says how many releases a checkpoint holds: what ledgers hold beyond them was
+        released as well, and is made again with other noise."""
+        end, before = min(max(remaining), horizon or MOST), self.algorithm.before
         spending = partial(self.algorithm.spending, population=self._population)
+        known = add_all(before, spending(kept)) if kept else {}
+        starts = set()
+        for everything, others in zip(self.spent(), self.spent(besides=self.run), strict=True):
+            lost = {} if kept is None else less(everything, add_all(others, known))
+            starts.add(frozenset(add_all(add_all(others, before), lost).items()))
         alike = None if self.algorithm.schedule else self.event
         return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
 
     def check_kept(self, used: Sequence[int]) -> None:
-        """A resumed run finds at least its own debits of before, or its ledgers are not those that it had."""
+        """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
+
+        What was asked before the first round is not counted among `used`, and stands for none of them.
+        """
         for path, count in zip(self.paths(), used, strict=True):
             everything, others = self._read(path, lambda ledger: (ledger.spent(), ledger.spent(self.run)))
-            if sum(everything.values()) - sum(others.values()) < count:
+            if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
                 )
@@ -164,10 +173,10 @@ class Accounts:
         return self.algorithm.claim.epsilon(self._stated(spent), self.delta)
 
     def _stated(self, spent: Spent) -> Spent:
-        own = {event: max(count - self.algorithm.before.get(event, 0), 0) for event, count in spent.items()}
+        own = less(spent, self.algorithm.before)
         if self.algorithm.schedule is None:
             return {self.algorithm.stated_event(self._population): own.get(self.event, 0)}
-        return {event: count for event, count in own.items() if count}
+        return own
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(

@@ -105,9 +105,7 @@ class Coordinator:
     @property
     def releases(self) -> int:
         """How many of its private releases the run has made."""
-        if self.algorithm.scale == "step":
-            return self.state.iterations + self._extra * self.state.round
-        return self.algorithm.releases_in(self.state.round)
+        return self.algorithm.releases_made(self.state.round, self.state.iterations)
 
     @property
     def clients_shown(self) -> int:
@@ -146,21 +144,29 @@ class Coordinator:
         survey, declared = self.algorithm.weights.survey, self.federated.declared
         if survey is None or self.state.weights is not None:
             return
-        replies = self._probe(self._order(range(len(declared)), 0, self.state.clients, survey))
-        answers = {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
+        answers = self._answers(survey, range(len(declared)))
         self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
     def _find_centre(self) -> None:
-        """Before the first round: the mean of all samples, by a release that clients pay for, into the model's own entry."""
+        """Before the first round: the mean of all samples, by a release that clients pay for, into the model's own entry.
+
+        Whoever has no room for a step after it is not asked to pay.
+        """
         asked, span, declared = self.algorithm.centre, self.federated.layout.centre, self.federated.declared
         if asked is None or span is None or self.state.round > 0:
             return
-        replies = self._probe(self._order(range(len(declared)), 0, self.state.clients, asked))
-        answers = {reply.client: torch.from_numpy(reply.raw["answer"]) for reply in replies if reply.raw is not None}
-        if answers:
+        found = self._answers(asked, [client for client in range(len(declared)) if self._left(client) > 0])
+        if answers := {client: torch.from_numpy(answer) for client, answer in found.items()}:
             self.state.vector = self.state.vector.clone()
             self.state.vector[span] = asked.combined(answers, declared)
+
+    def _answers(self, survey: Survey | MeanSurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
+        """By client; who refuses or fails is lost for this question only."""
+        replies = self._probe(self._order(clients, 0, self.state.clients, survey))
+        silent = [reply for reply in replies if reply.raw is None]
+        self.lost += [f"before round 1, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
+        return {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
 
     def _ask_public(self, steps: int) -> None:
         """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""

@@ -24,7 +24,7 @@ from dpfl.data import Federation
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
-from dpfl.models.flat import evaluating
+from dpfl.models.flat import CENTRE, evaluating
 from dpfl.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
@@ -87,7 +87,7 @@ def prepare(
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
     accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon)
-    fresh, meter = _start(accounts, budget, flat)
+    fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
         folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
@@ -104,6 +104,7 @@ def prepare(
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
+    meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
     notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
@@ -113,13 +114,13 @@ def prepare(
 def with_features(model: Buildable, federation: Federation) -> Federation:
     """Every sample replaced, once, by the fixed features that the model is trained on: a function of that sample alone, so that
     neighbours stay neighbours and no guarantee changes."""
-    features = feature_map(model, federation.shape)
-    if features is None:
-        return federation
-    key = (model.name, model.options, federation.train.sha256, federation.test.sha256)
-    if key not in _FEATURES:
-        _FEATURES.clear()
-        with one_thread():  # small pieces of work, which a second thread would only wait for
+    with one_thread():  # small pieces of work, which a second thread would only wait for; and sums that it could change
+        features = feature_map(model, federation.shape)
+        if features is None:
+            return federation
+        key = (model.name, model.options, federation.train.sha256, federation.test.sha256)
+        if key not in _FEATURES:
+            _FEATURES.clear()
             _FEATURES[key] = features(federation.train.x), features(federation.test.x)
     train, test = _FEATURES[key]
     return replace(federation, train=replace(federation.train, x=train), test=replace(federation.test, x=test))
@@ -149,6 +150,7 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     if algorithm.local.objective != CrossEntropy():
         with evaluating(model.module):
             final_layer(model, federation.train.x[:1])
+    _check_centre(algorithm, federation, model)
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
     _check_batches(algorithm, federation)
@@ -156,6 +158,12 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
+
+
+def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel) -> None:
+    span, size = model.layout.centre, torch.Size(federation.shape).numel()
+    if algorithm.centre and span and (found := span.stop - span.start) != size:
+        raise DpflError(f"The model's {CENTRE} has {found} numbers, but a sample has {size}: rename it, or ask for no mean.")
 
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
@@ -264,16 +272,24 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         ledger.close()
 
 
-def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> tuple[State, Meter | None]:
+def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:
     algorithm = accounts.algorithm
     horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
     remaining = accounts.remaining(horizon)
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
-    # Epsilon of a run under way is shown where it is proven.
-    meter = accounts.meter(remaining, horizon) if remaining and algorithm.variant == "sound" else None
     vector = model.read()
-    return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining), meter
+    return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining)
+
+
+def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, randomness: Randomness) -> Meter | None:
+    """Epsilon of a run under way is shown where it is proven."""
+    algorithm = accounts.algorithm
+    if not fresh.remaining or algorithm.variant != "sound":
+        return None
+    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    kept = algorithm.releases_made(state.round, state.iterations)
+    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable else kept)
 
 
 def describe(value: Any) -> Any:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
+import sqlite3
+from pathlib import Path
 
 import dp_accounting as dp
 import pytest
 import torch
+from torch import nn
 
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
+from dpfl.client.node import Node, ledger_path
 from dpfl.client.optimisers import SGD, NotPlanned, PlannedSGD
+from dpfl.coordinator import Coordinator
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import scattering_linear
+from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planner import with_planned_rate
-from dpfl.privacy import Budget, Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
+from dpfl.privacy.events import gaussian
+from dpfl.privacy.mean import MeanSurvey, scaled_down
 from tests.conftest import MODEL, StopsAfter
 
 FEATURED = scattering_linear()
@@ -106,3 +113,144 @@ def test_a_mean_is_only_asked_for_where_steps_protect_samples():
         replace(auto(noise_multiplier=1.0), samples=None, clients=private, centre=MeanSurvey(1.0))
     with pytest.raises(DpflError, match="means"):
         auto(noise_multiplier=1.0).secured()
+
+
+# The mean in the books: asked once, paid for once, and by those alone who can go on
+
+
+def centred(size: int = 16) -> nn.Module:
+    torch.manual_seed(0)
+    return build_centred_linear((size,), 3)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Federation:
+    """Three clients with 40 samples of 16 numbers each."""
+    rng = torch.Generator().manual_seed(0)
+    x, y = 1 + torch.randn(150, 16, generator=rng), torch.arange(150) % 3
+    return Federation.from_tensors([(x[i : i + 40], y[i : i + 40]) for i in (0, 40, 80)], (x[120:], y[120:]))
+
+
+OWN = auto(sampling_rate=0.5, mean_noise=1.0)
+
+
+class Killed(Exception):
+    pass
+
+
+def killed(*_: object) -> None:
+    raise Killed
+
+
+def spent(folder: Path) -> list[list[int]]:
+    """A client's counts of each event, in the order of their first debits."""
+    found = []
+    for path in sorted(folder.glob("client-*.sqlite")):
+        ledger = Ledger.read(path)
+        found.append(list(ledger.spent().values()))
+        ledger.close()
+    return found
+
+
+@pytest.mark.parametrize("place", ["_find_public_clip", "aggregate"])
+def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed(train, tiny, monkeypatch, place):
+    options = {"epsilon": 20.0, "rounds": 3}
+    whole = train(tiny, OWN, model=centred(), out="whole", **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, place, killed)
+        with pytest.raises(Killed):
+            train(tiny, OWN, model=centred(), out="killed", **options)
+    resumed = train(tiny, OWN, model=centred(), out="killed", resume=True, **options)
+    assert resumed.model_sha256 == whole.model_sha256
+    assert spent(resumed.folder / "ledger") == spent(whole.folder / "ledger") == [[1, 3]] * 3
+
+
+def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_made_twice(train, tiny, monkeypatch, tmp_path):
+    options = {"epsilon": 20.0, "rounds": 4, "entropy": "system"}
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, "aggregate", killed)
+        with pytest.raises(Killed):
+            train(tiny, OWN, model=centred(), **options)
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny, OWN, model=centred(), resume=True, progress=StopsAfter(1), **options)
+    assert spent(tmp_path / "run" / "ledger") == [[2, 2]] * 3
+    result = train(tiny, OWN, model=centred(), resume=True, **options)
+    ledger = Ledger.read(result.folder / "ledger" / "client-00000.sqlite")
+    mean, step = ledger.spent()
+    ledger.close()
+    assert mean == gaussian(1.0)
+    truth = [accountant("pld").epsilon({mean: 2, step: 1 + row.iterations}, 1e-5) for row in result.history[:2]]
+    assert all(row.epsilon >= least - 1e-9 for row, least in zip(result.history, truth, strict=False))
+    assert result.privacy.proven <= 20.0
+
+
+def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train, tiny, tmp_path):
+    """The mean alone costs epsilon 4.4, with one step it costs 10."""
+    Ledger.open(ledger_path(tmp_path, 1), "client 1", "sample", Limit(6.0, 1e-5)).close()
+    result = train(tiny, OWN, model=centred(), ledger=tmp_path, epsilon=20.0, rounds=3)
+    assert result.privacy.per_client["1"] == 0.0
+    assert spent(tmp_path) == [[1, 3], [], [1, 3]]
+
+
+def test_who_does_not_answer_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
+    answer = Node._answer
+
+    def broken(self, task, *rest):
+        if task.client == 1:
+            raise OSError("no disk")
+        return answer(self, task, *rest)
+
+    monkeypatch.setattr(Node, "_answer", broken)
+    result = train(tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1)
+    assert list(result.lost) == ["before round 1, client 1: OSError: no disk"]
+    truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
+    assert (result.module.centre.running_mean - truth).norm() < 0.02
+    assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
+
+
+def test_fault_the_debit_of_the_mean_stands_for_one_that_was_lost(train, tiny, tmp_path):
+    options = {"epsilon": 20.0, "rounds": 4}
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny, OWN, model=centred(), progress=StopsAfter(2), **options)
+    connection = sqlite3.connect(tmp_path / "run" / "ledger" / "client-00001.sqlite")
+    connection.execute("DROP TRIGGER debits_delete")
+    connection.execute("DELETE FROM debits WHERE id = (SELECT MAX(id) FROM debits)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DpflError, match=r"client-00001\.sqlite has lost debits"):
+        train(tiny, OWN, model=centred(), resume=True, **options)
+
+
+def test_an_entry_of_another_size_is_refused_before_anyone_has_paid(train, tiny, tmp_path):
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.centre, self.last = nn.Linear(16, 5), Centre(5), nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.last(self.centre(self.first(x)))
+
+    with pytest.raises(DpflError, match="has 5 numbers, but a sample has 16"):
+        train(tiny, OWN, model=Inner(), epsilon=20.0, rounds=2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_run_on_the_same_ledgers_pays_for_its_own_mean_beside_the_first(train, tiny, tmp_path):
+    given = auto(sampling_rate=0.5, mean_noise=3.0, noise_multiplier=2.0, rate=1.0)
+    first, second = (train(tiny, given, model=centred(), out=out, ledger=tmp_path, rounds=2) for out in ("a", "b"))
+    assert spent(tmp_path) == [[2, 4]] * 3
+    step = given.samples.event(40)
+    truth = [accountant("pld").epsilon({gaussian(3.0): 2, step: 2 + row.iterations}, 1e-5) for row in second.history]
+    assert all(row.epsilon >= least - 1e-9 for row, least in zip(second.history, truth, strict=True))
+    means = [result.module.centre.running_mean for result in (first, second)]
+    assert not torch.equal(*means), "two runs with one seed have noise of their own"
+
+
+def test_a_mean_that_costs_as_much_as_a_step_takes_the_place_of_one(train, tiny):
+    """At a rate of 1 both are the same event: of the five that the budget allows, four are left for steps."""
+    given = auto(sampling_rate=1.0, mean_noise=2.0, noise_multiplier=2.0, rate=1.0)
+    budget = accountant("pld").epsilon({gaussian(2.0): 5}, 1e-5) + 1e-6
+    result = train(tiny, given, model=centred(), epsilon=budget)
+    assert (result.iterations, result.stopped_by) == (4, "epsilon")
+    assert spent(result.folder / "ledger") == [[5]] * 3
+    assert result.privacy.proven <= budget

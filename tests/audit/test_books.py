@@ -1,5 +1,7 @@
 """Every release is debited and has noise of its own."""
 
+from dataclasses import replace
+
 import pytest
 
 from dpfl.audit.books import books
@@ -11,3 +13,8 @@ def test_the_books_of_every_system_are_in_order(name: str, variant: str) -> None
     found = books(system(name, variant))
     assert found.faults == ()
     assert found.releases >= (1 if system(name, variant).clients.whole_run else 3)
+
+
+def test_a_mean_that_is_asked_for_is_in_the_books() -> None:
+    made = system("auto", "sound")
+    assert books(made).releases == books(replace(made, centre=None)).releases + 3

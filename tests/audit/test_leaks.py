@@ -2,10 +2,13 @@
 
 import pytest
 
-from dpfl.algorithms import ali_dpfl, als_dpfl, custom, dp_fedavg, hw_dpfl, ldp_fl
+from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, hw_dpfl, ldp_fl
 from dpfl.algorithms.algorithm import Algorithm
 from dpfl.audit import leaks
+from dpfl.audit.games import Setting, play_leaks
 from dpfl.client.node import Node
+from dpfl.privacy import accountant
+from dpfl.privacy.events import gaussian
 from tests.audit.systems import PRIVATE, SOUND, system
 
 
@@ -67,3 +70,9 @@ def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytes
     monkeypatch.setattr(Node, "_upload", telling)
     assert [leak.what for leak in leaks(system("ldp-fl", "sound")) or []] == ["inside of client 0"]
     assert ldp_fl().unit == "client"
+
+
+def test_a_mean_that_costs_as_much_as_a_step_is_counted_beside_it() -> None:
+    """At a rate of 1 both are the same event."""
+    made = auto(sampling_rate=1.0, noise_multiplier=2.0, mean_noise=2.0, rate=1.0)
+    assert play_leaks(Setting(made)).proven == pytest.approx(accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5))

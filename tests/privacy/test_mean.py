@@ -37,6 +37,24 @@ def test_a_sample_that_is_not_finite_counts_as_nothing():
     assert torch.linalg.vector_norm(scaled_down(rows, 1.0)[0]) <= 1
 
 
+LARGEST, LEAST = torch.finfo(torch.float32).max, 1e-45
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("features", [1, 3, 4000])
+@pytest.mark.parametrize("value", [LARGEST, -LARGEST, LEAST, -0.0, 1.0, 1.0000001, 1.17549435e-38])
+def test_no_number_of_float32_passes_the_bound(value, features, flush):
+    """Alone, among zeros, and in all places; also where the processor takes the smallest numbers for 0."""
+    rows = torch.full((3, features), value)
+    rows[1, 1:], rows[2, 1:] = 0.0, LEAST
+    torch.set_flush_denormal(flush)
+    try:
+        scaled = scaled_down(rows, math.sqrt(features))
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.linalg.vector_norm(scaled.double(), dim=1).max() <= math.sqrt(features)
+
+
 def test_normalised_samples_are_not_scaled_and_the_declared_size_divides():
     rows = torch.full((20, FEATURES), 0.9)
     found = answer(rows, MeanSurvey(1e-9), size=40)

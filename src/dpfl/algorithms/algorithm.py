@@ -237,3 +237,7 @@ class Algorithm:
         if self.clients.whole_run:
             return min(rounds, 1)
         return self.steps.total(rounds) if self.scale == "step" else rounds
+
+    def releases_made(self, rounds: int, iterations: int) -> int:
+        """How often it was made in rounds that took so many iterations."""
+        return iterations + self.steps.extra * rounds if self.scale == "step" else self.releases_in(rounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.rounds import Ground, Round, play
 from dpfl.client.task import Task
+from dpfl.models import scattering_linear
 from dpfl.privacy import Keyed, Ledger
 from dpfl.privacy.events import Event, describe, gaussian
 
@@ -32,6 +33,8 @@ def books(algorithm: Algorithm, seed: int = 0) -> Books:
     """A few real rounds with ledgers: what was released against what was debited, and whether two releases share noise."""
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
+    if algorithm.centre:  # asked for where a model subtracts it
+        one, other = (replace(ground, model=scattering_linear()) for ground in (one, other))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
         folder = Path(name)
         expected = _released(algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real"))

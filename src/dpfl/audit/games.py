@@ -20,7 +20,7 @@ from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
 from dpfl.privacy.accountant import default_for
-from dpfl.privacy.events import Spent
+from dpfl.privacy.events import Spent, add_all
 from dpfl.server.steps import Fixed
 
 SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
@@ -106,7 +106,7 @@ def play_leaks(setting: Setting) -> Finding | str:
     if found is None:
         return "the noise of this system is not added by its release, so neighbours cannot be coupled"
     claimed = setting.claimed(1)
-    proven = setting.epsilon({**setting.small.spending(1, setting.population), **setting.algorithm.before})
+    proven = setting.epsilon(add_all(setting.small.spending(1, setting.population), setting.algorithm.before))
     measured = math.inf if found else 0.0
     detail = "; ".join(str(leak) for leak in found) or "neighbours with the same noisy values show the same of everything else"
     return Finding("leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail)

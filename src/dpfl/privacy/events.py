@@ -113,5 +113,10 @@ def add_all(spent: Spent, more: Spent) -> dict[Event, int]:
     return total
 
 
+def less(spent: Spent, known: Spent) -> dict[Event, int]:
+    """What was released beyond what is known."""
+    return {event: count - known.get(event, 0) for event, count in spent.items() if count > known.get(event, 0)}
+
+
 def add(spent: Spent, event: Event, count: int) -> dict[Event, int]:
     return add_all(spent, {event: count})
