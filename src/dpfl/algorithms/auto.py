@@ -33,7 +33,7 @@ def auto(
     """Once m <- noisy mean; tau steps of x_i <- x_i - eta (sum C g / |g| + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i."""
     return Algorithm(
         name="auto",
-        local=Local(SGD(rate) if rate else PlannedSGD(walk)),
+        local=Local(SGD(rate) if rate is not None else PlannedSGD(walk)),
         steps=Fixed(tau),
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
         weights=BySize(),
