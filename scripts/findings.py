@@ -1,0 +1,86 @@
+"""The comparisons of docs/results/README.md, from what `dpfl reproduce` has kept.
+
+python scripts/findings.py reproduced
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+
+from scipy.stats import t
+
+from dpfl.reproduce import Table, tables
+from dpfl.reproduce.report import Made, collect
+from dpfl.reproduce.runner import Kept
+
+SEEDS = range(3)
+SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
+TABLES = ("ali-2", "ali-3", "ali-4")
+
+
+def main(folder: str) -> None:
+    known = tables()
+    made = {name: collect(known[name], SEEDS, Kept(Path(folder))) for name in TABLES}
+    print("## auto against every method, and against what is printed\n")
+    print("| data | rounds | column | best method as re-run | auto, same proven | auto, the column's | best printed |")
+    print("|---|---|---|---|---|---|---|")
+    for name in TABLES:
+        for line in against_all(made[name], known[name]):
+            print(line)
+    print("\n## ALI-DPFL against fixed tau where rounds are short: differences over the same seeds\n")
+    print("| data | column | ALI-DPFL | against | seeds | difference |")
+    print("|---|---|---|---|---|---|")
+    for name in TABLES:
+        for line in against_fixed(made[name]):
+            print(line)
+
+
+def columns(made: list[Made]) -> Iterator[tuple[str, str, dict[str, Made]]]:
+    for group, column in dict.fromkeys((one.cell.group, one.cell.column) for one in made):
+        yield group, column, {one.cell.row: one for one in made if (one.cell.group, one.cell.column) == (group, column)}
+
+
+def against_all(made: list[Made], table: Table) -> Iterator[str]:
+    for group, column, rows in columns(made):
+        theirs = {row: one for row, one in rows.items() if not row.startswith("auto") and one.values}
+        if SAME not in rows or not theirs:
+            continue
+        best = max(theirs, key=lambda row: theirs[row].mean)
+        there = [cell for cell in table.cells if (cell.group, cell.column) == (group, column)]
+        printed = {cell.row: cell.printed for cell in there if cell.printed is not None}
+        top = max(printed, key=lambda row: printed[row])
+        ours = f"{shown(rows[SAME])} (eps {rows[SAME].outcomes[0].proven:.3f})"
+        whole = shown(rows[WHOLE]) if WHOLE in rows else ""
+        rounds = rows[SAME].cell.work.content["budget"]["rounds"]
+        beside = f"{printed[top]:g} ({top}); ALI {printed['ALI-DPFL']:g}"
+        yield f"| {group} | {rounds} | {column} | {shown(theirs[best])} ({best}) | {ours} | {whole} | {beside} |"
+
+
+def against_fixed(made: list[Made]) -> Iterator[str]:
+    for group, column, rows in columns(made):
+        if "R_c /" not in column:
+            continue
+        for ours in ("ALI-DPFL", "ALI-DPFL, whole budget", "ALI-DPFL, published"):
+            for theirs in (row for row in rows if row.startswith("tau = ") and ours in rows):
+                yield f"| {group} | {column} | {ours} | {theirs} | {difference(rows[ours], rows[theirs])} |"
+
+
+def difference(one: Made, other: Made) -> str:
+    """Over seeds that both have, with the 95 % interval of the mean where there are three."""
+    values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
+    apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
+    if len(apart) < 2:
+        return f"{len(apart)} | {mean(apart):+.2f}"
+    half = t.ppf(0.975, len(apart) - 1) * stdev(apart) / len(apart) ** 0.5
+    return f"{len(apart)} | {mean(apart):+.2f} ± {half:.2f}"
+
+
+def shown(one: Made) -> str:
+    return f"{one.mean:.2f}" + (f" ± {one.interval:.2f}" if one.interval is not None else "")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
