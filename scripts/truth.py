@@ -52,7 +52,7 @@ ABOUT = """
 | game | what is played | what it gives |
 |---|---|---|
 | one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise | bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn, with what the sampling makes of it |
-| histogram | one sample more or not in a noisy label histogram | bound: Clopper-Pearson |
+| survey | one sample more or not in what clients say once, before the first round: a noisy label histogram, or a noisy mean | bound: Clopper-Pearson |
 | leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
 | books | real rounds with ledgers; what left against what was debited, and whether two releases share their noise | in order, or *broken* |
 | whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
