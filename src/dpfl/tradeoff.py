@@ -37,6 +37,7 @@ ASSUMPTIONS = (
     "Total noise, z / (q sqrt(tau R)), is a rule of thumb: it sees no data, no drift between clients and no batch noise.",
     f"Fewer than {ENOUGH_STEPS} steps count as worse in proportion; within {TOLERANCE - 1:.0%} of the least, less work wins.",
     f"The clip is {CLIP:g}, below nearly every gradient; the rate is where noise moves the model by {WALK:g} over the run.",
+    "A model that subtracts a mean (scattering-linear) pays for that with a little more noise, found when the run starts.",
     "One sampling rate and one noise hold for all clients, since epsilon depends on neither their size nor their data.",
 )
 
