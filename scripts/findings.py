@@ -18,6 +18,7 @@ from dpfl.reproduce.runner import Kept
 
 SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
+FIXED = tuple(f"tau = {tau}" for tau in (1, 2, 3, 5, 10))
 TABLES = ("ali-2", "ali-3", "ali-4")
 
 
@@ -31,8 +32,8 @@ def main(folder: str) -> None:
         for line in against_all(made[name], known[name]):
             print(line)
     print("\n## ALI-DPFL against fixed tau where rounds are short: differences over the same seeds\n")
-    print("| data | column | ALI-DPFL | against | seeds | difference |")
-    print("|---|---|---|---|---|---|")
+    print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
+    print("|---" * (3 + len(FIXED)) + "|")
     for name in TABLES:
         for line in against_fixed(made[name]):
             print(line)
@@ -64,18 +65,19 @@ def against_fixed(made: list[Made]) -> Iterator[str]:
         if "R_c /" not in column:
             continue
         for ours in ("ALI-DPFL", "ALI-DPFL, whole budget", "ALI-DPFL, published"):
-            for theirs in (row for row in rows if row.startswith("tau = ") and ours in rows):
-                yield f"| {group} | {column} | {ours} | {theirs} | {difference(rows[ours], rows[theirs])} |"
+            if ours in rows:
+                apart = [difference(rows[ours], rows[tau]) if tau in rows else "" for tau in FIXED]
+                yield f"| {group} | {column} | {ours} | " + " | ".join(apart) + " |"
 
 
 def difference(one: Made, other: Made) -> str:
-    """Over seeds that both have, with the 95 % interval of the mean where there are three."""
+    """Over seeds that both have, with the 95 % interval of the mean where there are several."""
     values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
     apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
     if len(apart) < 2:
-        return f"{len(apart)} | {mean(apart):+.2f}"
+        return f"{mean(apart):+.2f}"
     half = t.ppf(0.975, len(apart) - 1) * stdev(apart) / len(apart) ** 0.5
-    return f"{len(apart)} | {mean(apart):+.2f} ± {half:.2f}"
+    return f"{mean(apart):+.2f} ± {half:.2f}"
 
 
 def shown(one: Made) -> str:
