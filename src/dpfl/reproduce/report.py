@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -82,13 +83,8 @@ def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str
     for group in groups:
         mine = [one for one in made if one.cell.group == group]
         lines += [f"## {group}", ""] if group else []
-        lines += [
-            *_grid(mine, _value),
-            "",
-            "Epsilon that the paper states, epsilon that is proven of what ran, steps a client:",
-            "",
-        ]
-        lines += [*_grid(mine, _cost), ""]
+        lines += [*_grid(mine, partial(_value, digits=".2f" if "%" in table.value else ".4g")), ""]
+        lines += [COSTS, "", *_grid(mine, _cost), ""] if any(one.outcomes[0].steps for one in mine) else []
     lines += ["Where the paper leaves something open, or could not be followed:", ""]
     lines += [f"- {choice}" for choice in table.choices]
     return "\n".join(lines) + "\n"
@@ -113,11 +109,11 @@ def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
     return lines
 
 
-def _value(one: Made) -> str:
+def _value(one: Made, digits: str) -> str:
     if not one.values:
         return "diverges" + _printed(one.cell)
-    spread = f" ± {one.interval:.2f} ({len(one.values)} seeds)" if one.interval is not None else ""
-    return f"{one.mean:.2f}{spread}{_printed(one.cell)}"
+    spread = f" ± {one.interval:{digits}} ({len(one.values)} seeds)" if one.interval is not None else ""
+    return f"{one.mean:{digits}}{spread}{_printed(one.cell)}"
 
 
 def _printed(cell: Cell) -> str:
