@@ -67,6 +67,17 @@ def test_the_run_is_the_same_resumed_and_on_two_workers(train, few):
     assert train(few, auto(sampling_rate=0.5), out="two", workers=2, **options).model_sha256 == whole.model_sha256
 
 
+def test_averaged_iterates_are_the_model_and_survive_a_resume(train, federation):
+    options = {"model": MODEL, "epsilon": 12.0, "rounds": 4}
+    plain, averaged = (train(federation, auto(sampling_rate=0.3, averaging=p), out=f"p{p}", **options) for p in (0.0, 3.0))
+    assert averaged.model_sha256 != plain.model_sha256
+    assert averaged.privacy.proven == plain.privacy.proven
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, auto(sampling_rate=0.3, averaging=3.0), out="stopped", progress=StopsAfter(2), **options)
+    resumed = train(federation, auto(sampling_rate=0.3, averaging=3.0), out="stopped", resume=True, **options)
+    assert resumed.model_sha256 == averaged.model_sha256
+
+
 def test_a_model_that_subtracts_nothing_is_not_asked_for_a_mean(train, federation):
     result = train(federation, auto(sampling_rate=0.3), model=MODEL, epsilon=12.0, rounds=4)
     assert list(result.privacy.releases.values()) == [4]

@@ -44,3 +44,23 @@ def test_fixed_steps_are_the_same_every_round_and_add_up() -> None:
 def test_a_round_without_steps_is_refused(tau: int) -> None:
     with pytest.raises(DpflError, match="at least 1"):
         Fixed(tau)
+
+
+@pytest.mark.parametrize("power", [1.0, 3.0])
+def test_averaging_weighs_late_iterates_more_and_needs_no_number_of_rounds(power):
+    """x_t weighs like t^power, and all weights add up to 1."""
+    update, rounds = ServerUpdate(averaging=power), 200
+    average = None
+    for place in range(rounds):
+        iterate = torch.zeros(rounds)
+        iterate[place] = 1.0
+        average = update.averaged(average, iterate, place + 1)
+    assert average is not None
+    assert float(average.sum()) == pytest.approx(1.0, abs=1e-4)
+    assert float(average[199] / average[99]) == pytest.approx(2.0**power, rel=0.05)
+
+
+def test_without_averaging_there_is_no_average_and_a_bad_power_is_refused():
+    assert ServerUpdate().averaged(None, torch.ones(2), 1) is None
+    with pytest.raises(DpflError, match="averaging"):
+        ServerUpdate(averaging=-1.0)
