@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import dpfl
-from dpfl.cells import ENOUGH_STEPS, Choice, Question
+from dpfl.choices import ENOUGH_STEPS, Choice, Question
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.planner import afford

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from dpfl.algorithms import PLANNED, options_of
-from dpfl.cells import ENOUGH_STEPS, Choice, Question, cells, exact
+from dpfl.choices import ENOUGH_STEPS, Choice, Question, cells, exact
 from dpfl.client.node import Buildable
 from dpfl.errors import DpflError
 from dpfl.models import from_module

@@ -14,7 +14,7 @@ from torch import nn
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
 from dpfl.client.node import Node, ledger_path
-from dpfl.client.optimisers import SGD, NotPlanned, PlannedSGD
+from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.coordinator import Coordinator
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
@@ -109,7 +109,7 @@ def test_the_planned_rate_lets_noise_move_the_model_by_the_walk():
 
 def test_a_given_rate_stays_and_an_unplanned_one_is_refused():
     assert auto(rate=0.7).local.optimiser == SGD(0.7)
-    with pytest.raises(NotPlanned):
+    with pytest.raises(DpflError, match="give a rate"):
         _ = PlannedSGD(10.0).rate
     with pytest.raises(DpflError, match=r"budget\.rounds"):
         with_planned_rate(auto(noise_multiplier=1.0), Budget(epsilon=1.0), (10,), 10)

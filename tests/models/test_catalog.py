@@ -80,6 +80,7 @@ def test_import_path_of_a_class_or_a_function() -> None:
         ("mlp", {"hidden": 0}, "at least 1"),
         ("cnn", {"activation": "rely"}, "'relu'"),
         ("resnet-18", {"norm": "layer"}, "Known: group, batch"),
+        ("scattering-linear", {"mirror": "no"}, "true or false"),
         ("no_such_package:net", {}, "No module named"),
         ("torch.nn:Linnear", {}, "no attribute"),
         ("torch:pi", {}, "not callable"),

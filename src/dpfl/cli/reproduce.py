@@ -17,7 +17,7 @@ from dpfl.algorithms.options import choose
 from dpfl.errors import DpflError
 from dpfl.reproduce import tables
 from dpfl.reproduce.cells import Cell, Outcome, Table
-from dpfl.reproduce.report import Made, collect, markdown, write_csv
+from dpfl.reproduce.report import Made, collect, markdown, scaled, terms, write_csv
 from dpfl.reproduce.runner import Kept, left_to_do, work_through
 
 
@@ -50,12 +50,12 @@ def reproduce(
         raise DpflError(f"At least 1 seed is needed, not {seeds}.")
     kept, numbers = Kept(out), range(seeds)
     if not done:
-        _run(chosen, numbers, kept, workers or os.cpu_count() or 1, data_dir)
+        _run(chosen, numbers, kept, (os.cpu_count() or 1) if workers is None else workers, data_dir)
     made = collect(chosen, numbers, kept)
     if not made:
         raise DpflError(f"No cell of {table} is done in {out} yet; leave out --done to run them.")
     _write(chosen, made, set_ or (), out / table)
-    _show(chosen, made, out / table, as_json)
+    _show(chosen, made, set_ or (), out / table, as_json)
 
 
 def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None) -> None:
@@ -96,26 +96,30 @@ class Watching:
             self._console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
 
 
-def _write(table: Table, made: list[Made], settings: list[str] | tuple[()], folder: Path) -> None:
+def _write(table: Table, made: list[Made], settings: Sequence[str], folder: Path) -> None:
     from dpfl.reproduce.pictures import draw
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_csv(made, folder / "results.csv")
-    (folder / "table.md").write_text(markdown(table, made, settings))
-    draw(table, made, folder / "picture.png")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_csv(made, folder / "results.csv")
+        (folder / "table.md").write_text(markdown(table, made, settings))
+        draw(table, made, folder / "picture.png")
+    except OSError as error:
+        raise DpflError(f"The table cannot be written to {folder} ({error.strerror}); the cells are kept.") from None
 
 
-def _show(table: Table, made: list[Made], folder: Path, as_json: bool) -> None:
+def _show(table: Table, made: list[Made], settings: Sequence[str], folder: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({
             "table": table.name,
             "folder": str(folder),
+            "settings": list(settings),
             "choices": list(table.choices),
             "cells": [
                 {"group": one.cell.group, "row": one.cell.row, "column": one.cell.column, "printed": one.cell.printed,
                  "paper_epsilon": one.cell.claimed, "seeds": list(one.seeds),
                  "values": [outcome.value for outcome in one.outcomes], "claimed": one.outcomes[0].claimed,
-                 "proven": one.outcomes[0].proven, "steps": one.outcomes[0].steps}
+                 "proven": one.outcomes[0].proven, "terms": one.outcomes[0].terms, "steps": one.outcomes[0].steps}
                 for one in made
             ],
         }))  # fmt: skip
@@ -128,6 +132,8 @@ def _show(table: Table, made: list[Made], folder: Path, as_json: bool) -> None:
         grid.add_row(f"{one.cell.group} {one.cell.row}".strip(), one.cell.column, value, *words)
     console = Console()
     console.print(grid)
+    for line in [scaled(settings)] * bool(settings) + terms(made):
+        console.print(line, markup=False, highlight=False)
     for choice in table.choices:
         console.print(f"- {choice}", markup=False, highlight=False)
     console.print(f"results in {folder}: results.csv, table.md, picture.png", highlight=False, soft_wrap=True)

@@ -39,9 +39,7 @@ class SGD:
         return lambda gradient: -self.rate * gradient
 
 
-class NotPlanned(DpflError):
-    def __init__(self) -> None:
-        super().__init__("This learning rate follows from budget, clients and model; give a rate to use it outside of a run.")
+NOT_PLANNED = "This learning rate follows from budget, clients and model; give a rate to use it outside of a run."
 
 
 @dataclass(frozen=True)
@@ -51,14 +49,15 @@ class PlannedSGD:
     walk: float
 
     def __post_init__(self) -> None:
-        _check(self.walk)
+        if not self.walk > 0:
+            raise DpflError(f"The walk that a learning rate follows from must be above 0, not {self.walk}; 15 is usual.")
 
     @property
     def rate(self) -> float:
-        raise NotPlanned
+        raise DpflError(NOT_PLANNED)
 
     def start(self) -> Step:
-        raise NotPlanned
+        raise DpflError(NOT_PLANNED)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class Model:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             if self.name in _BUILDERS:
-                fixed = _FEATURE_MAPS.keys() & {self.name}  # their options are those of the features
-                return _BUILDERS[self.name](tuple(shape), classes, **({} if fixed else options))
+                own = {} if self.name in _FEATURE_MAPS else options  # else they are those of the features
+                return _BUILDERS[self.name](tuple(shape), classes, **own)
             return _call(self.name, _import(self.name), options)
 
 
@@ -86,6 +86,8 @@ def scattering_linear(mirror: bool = False) -> Model:
     begins by subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and its mirror image
     are alike: for things that may face either way, and not for letters or digits.
     """
+    if not isinstance(mirror, bool):
+        raise DpflError(f"mirror is true or false, not {mirror!r}.")
     return Model("scattering-linear", (("mirror", mirror),) if mirror else ())
 
 
@@ -117,8 +119,9 @@ def from_module(module: nn.Module) -> ReadyModel:
 
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
     """The fixed function of each sample by itself that a model is trained on the values of, if it has one."""
-    found = _FEATURE_MAPS.get(model.name) if isinstance(model, Model) else None
-    return found(shape, **dict(model.options)) if found and isinstance(model, Model) else None
+    if not isinstance(model, Model) or model.name not in _FEATURE_MAPS:
+        return None
+    return _FEATURE_MAPS[model.name](shape, **dict(model.options))
 
 
 _ACTIVATIONS = architectures.ACTIVATIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from dpfl.cells import Choice
+from dpfl.choices import Choice
 from dpfl.tradeoff import CLIP, Tradeoff
 
 SHOWN_SIZES = 8

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dpfl.errors import Diverged
 from dpfl.experiment import parse, with_settings
+from dpfl.privacy import PrivacyStatement
 from dpfl.train import Result
 
 NAMES = {
@@ -26,13 +27,15 @@ NAMES = {
 class Outcome:
     """What one piece of work came to: a number in the table's unit, what it cost in privacy, and what pictures need.
 
-    An epsilon is a number, "unbounded", or None where nothing is claimed or proven. There is no value where training diverged.
+    An epsilon is a number, "unbounded", or None where nothing is claimed or proven; `terms` say what the proven one is for.
+    There is no value where training diverged.
     """
 
     value: float | None
     claimed: float | str | None = None
     proven: float | str | None = None
     unit: str = "none"
+    terms: str = ""
     steps: int = 0
     rounds: int = 0
     stopped_by: str = ""
@@ -134,6 +137,7 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
         claimed=privacy["claimed"],  # type: ignore[arg-type]
         proven=privacy["proven"] if result.privacy.unit != "none" else None,  # type: ignore[arg-type]
         unit=result.privacy.unit,
+        terms=terms_of(result.privacy) if result.privacy.unit != "none" else "",
         steps=result.iterations,
         rounds=result.rounds,
         stopped_by=result.stopped_by,
@@ -145,6 +149,10 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
             "loss": [None if row.loss is None else _finite(row.loss) for row in rows],
         },
     )
+
+
+def terms_of(privacy: PrivacyStatement) -> str:
+    return f"one {privacy.unit}, {privacy.neighbours}, delta {privacy.delta:g}, by {privacy.accountant}"
 
 
 def _finite(loss: float) -> float:

@@ -56,31 +56,28 @@ def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
 
 
 def _curves(table: Table, made: Sequence[Made], path: Path) -> None:
-    figure, panels = _panels(made, 4.2, 3.0)
-    key = "loss" if "loss" in table.value else "accuracy"
-    for axis, title, mine in panels:
-        for one in mine:
-            for outcome in one.outcomes[:1]:
-                points = [(x, y) for x, y in zip(outcome.series["round"], outcome.series[key], strict=True) if y is not None]
-                axis.plot(*zip(*points, strict=True), label=one.cell.row, lw=1.3) if points else None
-        axis.set_title(title, fontsize=8)
-        axis.set_xlabel("round", fontsize=7)
-        axis.tick_params(labelsize=7)
-        axis.legend(fontsize=6)
-        axis.grid(alpha=0.3)
-    _save(figure, table, path, legend=False)
+    _against_rounds(table, made, path, "loss" if "loss" in table.value else "accuracy")
 
 
 def _steps(table: Table, made: Sequence[Made], path: Path) -> None:
-    figure, panels = _panels(made, 3.6, 2.4)
+    _against_rounds(table, made, path, "tau")
+
+
+def _against_rounds(table: Table, made: Sequence[Made], path: Path, key: str) -> None:
+    """A line a row, of the first seed."""
+    figure, panels = _panels(made, 4.0, 2.8)
     for axis, title, mine in panels:
         for one in mine:
             series = one.outcomes[0].series
-            axis.plot(series["round"], series["tau"], label=one.cell.row, lw=1.2)
+            pairs = zip(series.get("round", ()), series.get(key, ()), strict=True)
+            points = [(x, y) for x, y in pairs if y is not None]
+            axis.plot([x for x, _ in points], [y for _, y in points], label=one.cell.row, lw=1.2)
         axis.set_title(title, fontsize=8)
-        axis.set_ylabel("tau", fontsize=7)
+        axis.set_xlabel("round", fontsize=7)
+        axis.set_ylabel(key, fontsize=7)
         axis.tick_params(labelsize=7)
         axis.legend(fontsize=6)
+        axis.grid(alpha=0.3)
     _save(figure, table, path, legend=False)
 
 

@@ -15,8 +15,8 @@ from dpfl.reproduce.cells import Cell, Outcome, Table
 from dpfl.reproduce.runner import Kept
 
 COLUMNS = (
-    "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "steps", "rounds",
-    "stopped_by", "sha256", "code", "digest",
+    "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "terms",
+    "steps", "rounds", "stopped_by", "sha256", "code", "digest",
 )  # fmt: skip
 
 VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
@@ -70,24 +70,29 @@ def write_csv(made: Sequence[Made], path: Path) -> None:
                 epsilons = (cell.claimed, outcome.claimed, outcome.proven)
                 writer.writerow([
                     cell.group, cell.row, cell.column, seed, value, _blank(cell.printed), *map(_blank, epsilons), outcome.unit,
-                    outcome.steps, outcome.rounds, outcome.stopped_by, outcome.sha256, outcome.code, cell.digest(seed),
+                    outcome.terms, outcome.steps, outcome.rounds, outcome.stopped_by,
+                    outcome.sha256, outcome.code, cell.digest(seed),
                 ])  # fmt: skip
 
 
 def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str:
     lines = [f"# {table.title}", ""]
-    scale = ", ".join(f"`{setting}`" for setting in settings)
-    lines += [f"**Scaled, by {scale}: not the paper's size.**", ""] if settings else []
+    lines += [f"**{scaled(settings)}**", ""] if settings else []
     lines += [f"Values are {table.value}; {VALUES}", ""]
     groups = list(dict.fromkeys(one.cell.group for one in made))
     for group in groups:
         mine = [one for one in made if one.cell.group == group]
         lines += [f"## {group}", ""] if group else []
         lines += [*_grid(mine, partial(_value, digits=".2f" if "%" in table.value else ".4g")), ""]
-        lines += [COSTS, "", *_grid(mine, _cost), ""] if any(one.outcomes[0].steps for one in mine) else []
+        if any(one.outcomes[0].steps for one in mine):
+            lines += [COSTS, "", *_grid(mine, _cost), "", *terms(mine), ""]
     lines += ["Where the paper leaves something open, or could not be followed:", ""]
     lines += [f"- {choice}" for choice in table.choices]
     return "\n".join(lines) + "\n"
+
+
+def scaled(settings: Sequence[str]) -> str:
+    return f"Scaled, by {', '.join(f'`{setting}`' for setting in settings)}: not the paper's size."
 
 
 def rows_of(made: Sequence[Made]) -> list[str]:
@@ -96,6 +101,16 @@ def rows_of(made: Sequence[Made]) -> list[str]:
     for one in made:
         columns.setdefault(f"{one.cell.group} {one.cell.column}", []).append(one.cell.row)
     return list(dict.fromkeys(row for column in sorted(columns.values(), key=len, reverse=True) for row in column))
+
+
+def terms(made: Sequence[Made]) -> list[str]:
+    """Whom and what the proven epsilons are for: no bare epsilon anywhere."""
+    rows: dict[str, list[str]] = {}
+    for one in made:
+        if said := one.outcomes[0].terms:
+            rows.setdefault(said, []).append(one.cell.row)
+    whose = {said: "" if len(rows) == 1 else f" ({'; '.join(dict.fromkeys(found))})" for said, found in rows.items()}
+    return [f"Proven for {said}{who}." for said, who in whose.items()]
 
 
 def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:

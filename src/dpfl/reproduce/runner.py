@@ -23,7 +23,10 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "cells"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DpflError(f"Results cannot be kept in {folder} ({error.strerror}); give another folder with --out.") from None
 
     def get(self, digest: str) -> Outcome | None:
         path = self._folder / f"{digest}.json"
@@ -43,6 +46,8 @@ def work_through(
     cells: Sequence[Cell], seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None, tell: Tell
 ) -> None:
     """Every cell with every seed, the first seed of all before the second of any; what is kept is not made again."""
+    if workers < 1:
+        raise DpflError(f"At least 1 worker is needed, not {workers}.")
     wanted: dict[str, tuple[Cell, int]] = {}
     for seed in seeds:
         for cell in cells:
