@@ -20,11 +20,13 @@ from torch import Tensor, nn
 
 import dpfl
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
+from dpfl.client.node import Node
+from dpfl.client.task import Task
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.runs import Row, RunFolder
-from tests.conftest import MODEL, small_federation
+from tests.conftest import MODEL, StopsAfter, small_federation
 
 Train = Callable[..., dpfl.Result]
 SOUND = fedavg_dp(tau=3, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
@@ -325,7 +327,7 @@ def test_under_system_entropy_a_resumed_run_counts_what_it_makes_again(train: Tr
 SCRIPT = """
 import sys
 import dpfl
-from tests.conftest import MODEL, small_federation
+from tests.conftest import MODEL, StopsAfter, small_federation
 from tests.test_train import KILLED, KILLED_BUDGET, Hook
 
 if __name__ == "__main__":
@@ -553,6 +555,42 @@ def test_a_client_whose_ledger_another_run_spends_meanwhile_refuses_and_the_roun
     assert len(result.lost) == 1
     assert "client 1" in result.lost[0]
     assert result.privacy.proven <= epsilon
+
+
+def test_a_run_in_which_a_client_refused_can_be_resumed(train: Train, federation: Federation, tmp_path: Path) -> None:
+    """Fault: releases that the server gave up on were looked for in the client's ledger, and the run held for tampered with."""
+    epsilon = accountant("rdp").epsilon({EVENT: 12}, 1e-5) * (1 + 1e-9)
+
+    def spend_and_stop(row: Row) -> None:
+        if row.round == 1:
+            ledger = Ledger.read(tmp_path / "run" / "ledger" / "client-00001.sqlite")
+            ledger.debit("another", "release", EVENT, 9)
+            ledger.close()
+        if row.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, SOUND, epsilon=epsilon, accountant="rdp", progress=Hook(spend_and_stop))
+    result = train(federation, SOUND, epsilon=epsilon, accountant="rdp", resume=True)
+    assert counts(result.folder / "ledger") == [12] * 4
+    assert result.privacy.proven <= epsilon
+
+
+def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
+    train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debit = Node._debit
+
+    def broken(self: Node, task: Task, *rest: Any) -> Callable[[], None]:
+        if (task.client, task.round) == (1, 1):
+            raise OSError("no disk")
+        return debit(self, task, *rest)
+
+    monkeypatch.setattr(Node, "_debit", broken)
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, SOUND, rounds=4, progress=StopsAfter(3))
+    result = train(federation, SOUND, rounds=4, resume=True)
+    assert counts(result.folder / "ledger") == [12, 9, 12, 12]
 
 
 def test_mixed_kinds_of_sampling_on_one_ledger_are_refused_before_training(

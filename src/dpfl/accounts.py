@@ -125,12 +125,12 @@ class Accounts:
         alike = None if self.algorithm.schedule else self.event
         return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
 
-    def check_kept(self, used: Sequence[int]) -> None:
+    def check_kept(self, paid: Sequence[int]) -> None:
         """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
 
-        What was asked before the first round is not counted among `used`, and stands for none of them.
+        What was asked before the first round is not counted among `paid`, and stands for none of them.
         """
-        for path, count in zip(self.paths(), used, strict=True):
+        for path, count in zip(self.paths(), paid, strict=True):
             everything, others = self._read(path, lambda ledger: (ledger.spent(), ledger.spent(self.run)))
             if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
                 raise DpflError(

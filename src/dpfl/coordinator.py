@@ -46,6 +46,7 @@ class Coordinator:
         self._facts = _facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
         self._cohort: tuple[int, ...] = ()
+        self._trained: list[int] = []
         self._taken = 0
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
@@ -204,6 +205,7 @@ class Coordinator:
         """3: weigh, sum, noise, and the server's step."""
         state = self.state
         good = self._usable(replies)
+        self._trained = [reply.client for reply in good]
         size = self.federated.layout.size
         if self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
@@ -307,8 +309,11 @@ class Coordinator:
             releases = steps + self._extra if self.algorithm.scale == "step" else 1
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
+            for client in self._trained:
+                state.paid[client] += releases
         elif self.algorithm.scale == "round" and not self.algorithm.clients.whole_run:
             state.remaining[0] -= 1
+            state.paid[0] += 1
         state.shown = self.clients_shown
         state.round += 1
         state.tau = steps

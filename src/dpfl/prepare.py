@@ -92,7 +92,7 @@ def prepare(
     if not resume:
         folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
     state = folder.load_checkpoint(fresh) if resume else fresh
-    accounts.check_kept([before - left for before, left in zip(fresh.remaining, state.remaining, strict=True)])
+    accounts.check_kept(state.paid)
     site = Site(
         run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit, record["hashes"]["model"],

@@ -175,6 +175,7 @@ def _numbers(state: State) -> dict[str, Any]:
         "bytes": state.bytes,
         "seconds": state.seconds,
         "remaining": state.remaining,
+        "paid": state.paid,
         "clips": [_level(state.samples), _level(state.clients)],
     }
 
@@ -184,7 +185,7 @@ def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str,
     return State(
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
         [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
-        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]),
+        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]), paid=[int(count) for count in numbers["paid"]],
     )  # fmt: skip
 
 

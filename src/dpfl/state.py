@@ -33,6 +33,11 @@ class State:
     weights: Tensor | None = None
     kept: Tensor | None = None
     average: Tensor | None = None
+    paid: list[int] = field(default_factory=list)
+    """Releases that each account is known to have paid for: whoever failed may have paid, or not."""
+
+    def __post_init__(self) -> None:
+        self.paid = self.paid or [0] * len(self.remaining)
 
     @property
     def model(self) -> Tensor:
