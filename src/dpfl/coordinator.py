@@ -57,17 +57,16 @@ class Coordinator:
             return None
         self._find_weights()
         self._find_centre()
+        if self.stopped_by:
+            return None
         self._find_public_clip()
         self._follow_schedule()
         steps = self._steps()
         rng = self._randomness.generator("cohort", state.round)
         drawn = state.clients.sampling.draw(len(self.federated.declared), rng, state.round)
         self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
-        traffic = self._traffic(self.clients_shown)
-        if self.budget.bytes is not None and state.bytes + traffic > self.budget.bytes:
-            self.stopped_by = "bytes"
+        if not self._send(self.clients_shown):
             return None
-        state.bytes += traffic
         self._taken = steps
         self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
@@ -136,9 +135,14 @@ class Coordinator:
             self.stopped_by = "epsilon"
         return bool(self.stopped_by)
 
-    def _traffic(self, clients: int) -> int:
-        """The model down and the update up, four bytes a number."""
-        return 2 * 4 * self.federated.layout.size * clients
+    def _send(self, clients: int) -> bool:
+        """Count the model down and the update up, four bytes a number; no budget is exceeded."""
+        traffic = 2 * 4 * self.federated.layout.size * clients
+        if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
+            self.stopped_by = "bytes"
+            return False
+        self.state.bytes += traffic
+        return True
 
     def _find_weights(self) -> None:
         """Once, before the first round: weights that clients are asked for, by a release that they pay for."""
@@ -146,6 +150,8 @@ class Coordinator:
         if survey is None or self.state.weights is not None:
             return
         answers = self._answers(survey, range(len(declared)))
+        if self.stopped_by:
+            return
         self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
@@ -163,7 +169,9 @@ class Coordinator:
             self.state.vector[span] = asked.combined(answers, declared)
 
     def _answers(self, survey: Survey | MeanSurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
-        """By client; who refuses or fails is lost for this question only."""
+        """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
+        if not self._send(len(clients)):
+            return {}
         replies = self._probe(self._order(clients, 0, self.state.clients, survey))
         silent = [reply for reply in replies if reply.raw is None]
         self.lost += [f"before round 1, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]

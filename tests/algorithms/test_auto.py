@@ -18,7 +18,7 @@ from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.coordinator import Coordinator
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
-from dpfl.models import scattering_linear
+from dpfl.models import FlatModel, scattering_linear
 from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
@@ -217,6 +217,13 @@ def test_who_does_not_answer_is_named_and_the_others_have_the_mean(train, tiny, 
     truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
     assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"
+
+
+def test_the_mean_counts_among_the_bytes_like_a_round(train, tiny):
+    one = 2 * 4 * FlatModel(centred()).layout.size * 3
+    result = train(tiny, OWN, model=centred(), epsilon=20.0, rounds=3, bytes=3 * one)
+    assert (result.rounds, result.stopped_by) == (2, "bytes")
+    assert [row.bytes for row in result.history] == [2 * one, 3 * one]
 
 
 def test_fault_the_debit_of_the_mean_stands_for_one_that_was_lost(train, tiny, tmp_path):
