@@ -17,7 +17,7 @@ from dpfl.algorithms.options import choose
 from dpfl.errors import DpflError
 from dpfl.reproduce import tables
 from dpfl.reproduce.cells import Cell, Outcome, Table
-from dpfl.reproduce.report import Made, collect, markdown, scaled, terms, write_csv
+from dpfl.reproduce.report import Made, collect, markdown, scaled, shown, terms, write_csv
 from dpfl.reproduce.runner import Kept, left_to_do, work_through
 
 
@@ -127,9 +127,8 @@ def _show(table: Table, made: list[Made], settings: Sequence[str], folder: Path,
     grid = Grid("", "column", table.value, "paper", "epsilon stated", "proven", title=table.title)
     for one in made:
         value = "diverges" if not one.values else f"{one.mean:.2f}" + ("" if one.interval is None else f" ± {one.interval:.2f}")
-        told = (one.cell.printed, one.cell.claimed, one.outcomes[0].proven)
-        words = ("-" if number is None else f"{number:g}" if isinstance(number, float | int) else number for number in told)
-        grid.add_row(f"{one.cell.group} {one.cell.row}".strip(), one.cell.column, value, *words)
+        told = ("-" if number is None else f"{number:g}" for number in (one.cell.printed, one.cell.claimed))
+        grid.add_row(f"{one.cell.group} {one.cell.row}".strip(), one.cell.column, value, *told, shown(one.outcomes[0].proven))
     console = Console()
     console.print(grid)
     for line in [scaled(settings)] * bool(settings) + terms(made):

@@ -138,13 +138,18 @@ def _printed(cell: Cell) -> str:
 def _cost(one: Made) -> str:
     first = one.outcomes[0]
     stated = "none" if one.cell.claimed is None else f"{one.cell.claimed:g}"
-    return f"{stated}; {_epsilon(first.proven)}; {first.steps}"
+    return f"{stated}; {shown(first.proven)}; {first.steps}"
 
 
-def _epsilon(epsilon: float | str | None) -> str:
+def shown(epsilon: float | str | None) -> str:
+    """In a few digits, and never below the figure."""
     if epsilon is None:
         return "none"
-    return epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon, 3):.3f}" if epsilon < 1e4 else f"{epsilon:.2g}"
+    if isinstance(epsilon, str):
+        return epsilon
+    if epsilon < 1e4:
+        return f"{rounded_up(epsilon, 3):.3f}"
+    return f"{rounded_up(epsilon, 1 - int(math.log10(epsilon))):.2g}"
 
 
 def _blank(value: object) -> object:
