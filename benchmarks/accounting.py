@@ -65,10 +65,10 @@ class Stopwatch:
 
 def watch() -> Stopwatch:
     """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
-    from dpfl import accounts, prepare
-    from dpfl.client.node import Node
+    from dpfl.node.node import Node
     from dpfl.privacy.accountant import Accountant
     from dpfl.privacy.ledger import Ledger
+    from dpfl.run import accounts, prepare
 
     stopwatch = Stopwatch()
     for owner, names in (

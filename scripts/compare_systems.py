@@ -15,8 +15,8 @@ from typing import Any
 
 import dpfl
 from dpfl.algorithms import from_name
-from dpfl.client.haar_energies import haar_energies
 from dpfl.data import IID, Dirichlet
+from dpfl.gradients.haar_energies import haar_energies
 
 Setting = tuple[str, dict[str, Any]]
 

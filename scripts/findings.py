@@ -8,12 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean, stdev
-
-from scipy.stats import t
 
 from dpfl.reproduce import Table, tables
-from dpfl.reproduce.report import Made, collect
+from dpfl.reproduce.report import Made, collect, mean_text
 from dpfl.reproduce.runner import Kept
 
 SEEDS = range(3)
@@ -55,8 +52,8 @@ def against_all(made: list[Made], table: Table) -> Iterator[str]:
         there = [cell for cell in table.cells if (cell.group, cell.column) == (group, column)]
         printed = {cell.row: cell.printed for cell in there if cell.printed is not None}
         top = max(printed, key=lambda row: printed[row])
-        ours = f"{shown(rows[SAME])} (eps {rows[SAME].outcomes[0].proven:.3f})"
-        whole = shown(rows[WHOLE]) if WHOLE in rows else ""
+        ours = f"{rows[SAME].text()} (eps {rows[SAME].outcomes[0].proven:.3f})"
+        whole = rows[WHOLE].text() if WHOLE in rows else ""
         rounds = rows[SAME].cell.work.content["budget"]["rounds"]
         beside = f"{printed[top]:g} ({top}); ALI {printed['ALI-DPFL']:g}"
         ahead = difference(rows[SAME], theirs[best])
@@ -77,14 +74,7 @@ def difference(one: Made, other: Made) -> str:
     """Over seeds that both have, with the 95 % interval of the mean where there are several."""
     values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
     apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
-    if len(apart) < 2:
-        return f"{mean(apart):+.2f}"
-    half = t.ppf(0.975, len(apart) - 1) * stdev(apart) / len(apart) ** 0.5
-    return f"{mean(apart):+.2f} ± {half:.2f}"
-
-
-def shown(one: Made) -> str:
-    return f"{one.mean:.2f}" + (f" ± {one.interval:.2f}" if one.interval is not None else "")
+    return mean_text(apart, "+.2f")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
 from dpfl import algorithms, data, models, privacy
 from dpfl.errors import DpflError
-from dpfl.planner import afford
+from dpfl.planning.planner import afford
+from dpfl.planning.tradeoff import plan
 from dpfl.privacy import Budget, PrivacyStatement
-from dpfl.tradeoff import plan
-from dpfl.train import Result, train
+from dpfl.run.train import Result, train
 
 __version__ = "0.1.0"
 

@@ -17,8 +17,8 @@ from dpfl.algorithms.options import nearest
 from dpfl.data import partition
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
-from dpfl.recorder import Progress
-from dpfl.train import Result, train
+from dpfl.run.recorder import Progress
+from dpfl.run.train import Result, train
 
 DEMO: dict[str, Any] = {
     "seed": 0,

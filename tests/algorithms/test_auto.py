@@ -13,17 +13,17 @@ from torch import nn
 
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
-from dpfl.client.node import Node, ledger_path
-from dpfl.client.optimisers import SGD, PlannedSGD
-from dpfl.coordinator import Coordinator
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
 from dpfl.models.architectures import Centre, build_centred_linear
-from dpfl.planner import with_planned_rate
+from dpfl.node.node import Node, ledger_path
+from dpfl.node.optimisers import SGD, PlannedSGD
+from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.events import gaussian
 from dpfl.privacy.mean import MeanSurvey, scaled_down
+from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
 
 FEATURED = scattering_linear()
@@ -46,7 +46,7 @@ def test_it_learns_inside_epsilon_and_its_mean_is_in_the_books(train, few):
 
 
 def test_the_mean_is_that_of_the_features_up_to_its_noise(train, few):
-    from dpfl.prepare import with_features
+    from dpfl.run.prepare import with_features
 
     result = train(few, auto(sampling_rate=0.5, mean_noise=0.05), model=FEATURED, epsilon=1e4, rounds=1)
     truth = with_features(FEATURED, few).train.x.flatten(1)
@@ -84,7 +84,7 @@ def test_a_model_that_subtracts_nothing_is_not_asked_for_a_mean(train, federatio
 
 
 def test_planned_noise_leaves_room_for_the_mean(few):
-    planned = dpfl.planner.with_planned_noise(auto(mean_noise=2.0), Budget(epsilon=4.0, rounds=50), 2, "pld")
+    planned = dpfl.planning.planner.with_planned_noise(auto(mean_noise=2.0), Budget(epsilon=4.0, rounds=50), 2, "pld")
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dp.GaussianDpEvent(2.0))
     step = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(planned.samples.noise.multiplier))

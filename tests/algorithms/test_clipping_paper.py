@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Reply
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Reply
 from dpfl.privacy import Flat, NoClip
 from dpfl.privacy.clip import MARGIN, Clip, Model, clip_vector
 from dpfl.server.aggregate import mean

@@ -12,11 +12,11 @@ import torch
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, ldp_fl, options_of
-from dpfl.client.node import Node, Site
-from dpfl.client.task import Task
 from dpfl.data import Federation
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
+from dpfl.node.node import Node, Site
+from dpfl.node.task import Task
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
 from dpfl.privacy.published import HellingerNoise
 from tests.conftest import MODEL, StopsAfter

@@ -3,12 +3,12 @@
 import pytest
 
 from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, hw_dpfl, ldp_fl
-from dpfl.algorithms.algorithm import Algorithm
 from dpfl.audit import leaks
 from dpfl.audit.games import Setting, play_leaks
-from dpfl.client.node import Node
+from dpfl.node.node import Node
 from dpfl.privacy import accountant
 from dpfl.privacy.events import gaussian
+from dpfl.server.algorithm import Algorithm
 from tests.audit.systems import PRIVATE, SOUND, system
 
 

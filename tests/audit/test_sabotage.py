@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpfl.algorithms import custom, dp_fedavg, fedavg_dp
-from dpfl.algorithms.algorithm import Algorithm
 from dpfl.audit import audit
-from dpfl.client import node
-from dpfl.coordinator import Coordinator
+from dpfl.node import node
 from dpfl.privacy import Keyed, Ledger, Release, clip
 from dpfl.privacy.events import Event
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.coordinator import Coordinator
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SAMPLES, CLIENTS = fedavg_dp(noise_multiplier=1.0), dp_fedavg(noise_multiplier=1.0)

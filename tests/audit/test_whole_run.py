@@ -3,11 +3,11 @@
 import pytest
 
 from dpfl.algorithms import custom, dp_sgd_wav, hw_dpfl, ldp_fl
-from dpfl.algorithms.algorithm import Algorithm
 from dpfl.audit import audit
 from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.privacy import Flat, Gaussian, Keyed, PoissonSize, Release
+from dpfl.server.algorithm import Algorithm
 from tests.audit.systems import SOUND, system
 
 

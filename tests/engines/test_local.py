@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.client.node import Site
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Order, Task
 from dpfl.engines.local import InProcess, Workers, local_engine
 from dpfl.engines.shared import SharedFolder
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
+from dpfl.node.node import Site
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local, Order, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
 
 FEATURES, CLASSES = 6, 3

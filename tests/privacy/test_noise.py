@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -9,7 +10,7 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Quantile, Release
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.noise import gaussian_vector, radii
 
 SIZE = 200_000
 ONE_IN_A_MILLION = 1e-6
@@ -122,7 +123,7 @@ def test_the_rarest_bits_are_far_out_and_finite():
     farthest = gaussian_vector(2, 1.0, Bits(0))
     assert float(farthest.norm()) == pytest.approx(math.sqrt(2 * 63 * math.log(2)), rel=1e-5)
     nearest = gaussian_vector(2, 1.0, Bits(2**63))
-    assert float(nearest.norm()) == 0
+    assert float(nearest.norm()) == pytest.approx(2**-31.5, rel=1e-5)
 
 
 @pytest.mark.parametrize("bits", [2**24, 2**32, 2**40, 2**50, 2**62])
@@ -138,3 +139,30 @@ def test_any_number_of_coordinates_has_noise_of_its_own(size):
     assert np.unique(values).size >= 0.99 * size
     if size > 100:
         assert_deviation(values.astype(float), 2.0)
+
+
+MOST = 2**63
+
+
+class TestNoNumberWithoutNoise:
+    """Float32 rounds a uniform to 1 once in 2^25, and its radius to 0 with it: both numbers of the pair had no noise."""
+
+    @pytest.mark.parametrize("word", [MOST, MOST - 1, MOST + 1, MOST - 2**38, 2**64 - 1, 1, 0])
+    def test_of_no_bits(self, word):
+        assert 0 < radii(np.array([word], np.uint64))[0] < 9.4
+        assert np.count_nonzero(gaussian_vector(64, 1.0, Bits(word))) == 64
+
+    def test_the_radius_is_that_of_its_bits_on_both_sides_of_the_change(self):
+        border = int((1 - 2.0**-10) * MOST)
+        words = [2**30, 2**62, border - 2**51, border + 2**51, MOST - 2**40, MOST - 2**20, MOST + 2**20, MOST + 2**51]
+        with mpmath.workdps(40):
+            uniform = [mpmath.mpf(min(word, 2**64 - word)) / MOST for word in words]
+            exact = [float(mpmath.sqrt(-2 * mpmath.log(u))) for u in uniform]
+        assert radii(np.array(words, np.uint64)) == pytest.approx(np.array(exact), rel=1e-4)
+
+    def test_the_smallest_radii_are_as_rare_as_they_should_be(self):
+        """P(radius <= r) = 1 - exp(-r^2 / 2): below the step of float32 there was nothing but 0."""
+        lacking = np.arange(0, 2**40, 2**20)
+        found = radii(np.uint64(MOST) - lacking.astype(np.uint64))
+        assert found == pytest.approx(np.sqrt(2 * (lacking + 0.5) / MOST), rel=1e-3)
+        assert len(np.unique(found)) > 0.9 * len(lacking)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpfl.client.task import Reply
+from dpfl.node.task import Reply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.noise import gaussian_vector

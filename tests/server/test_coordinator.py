@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from dpfl import Budget
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
-from dpfl.client.task import Order, Reply
-from dpfl.coordinator import Coordinator, Federated, State, _digest
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
+from dpfl.node.task import Order, Reply
 from dpfl.privacy import Keyed, Ledger, Limit, Randomness, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.noise import gaussian_vector
+from dpfl.server.coordinator import Coordinator, Federated, State, _digest
 
 CLIENTS = 4
 

@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import ValidationError, validate_call
 
 from dpfl.algorithms.adap_dp_fl import adap_dp_fl
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.ali_dpfl import ali_dpfl
 from dpfl.algorithms.als_dpfl import als_dpfl
 from dpfl.algorithms.auto import auto
@@ -32,6 +31,7 @@ from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
+from dpfl.server.algorithm import Algorithm, Claim
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ali-dpfl": ali_dpfl,

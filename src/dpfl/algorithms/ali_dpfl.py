@@ -15,12 +15,12 @@ to what uses it up by the last round. The paper claims RDP of the sampled Gaussi
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.adaptive_steps import Ali
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.ali_bounds import Formula
 from dpfl.server.update import ServerUpdate
 

@@ -12,12 +12,12 @@ with the classic conversion.
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.adaptive_steps import Als
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, for the noisy gradients alone", "rdp-classic")

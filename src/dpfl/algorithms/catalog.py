@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
-from dpfl.algorithms.algorithm import Algorithm
+from dpfl.server.algorithm import Algorithm
 
 WHERE = {
     "step": "in every step, at the client",

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import choose, noise_of, weights_of
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
 from dpfl.errors import DpflError
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
 from dpfl.privacy import All, FixedSize, Flat, PerLayer, PoissonSize, PublicMedian, Quantile, Release
 from dpfl.privacy.clip import Clip
 from dpfl.privacy.sampling import Sampling
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 

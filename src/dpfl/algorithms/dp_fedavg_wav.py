@@ -8,13 +8,13 @@ after many steps, and the noise ignores the clients' weights; with either no gua
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
 from dpfl.privacy import Flat, Release
 from dpfl.privacy.clip import Clip
 from dpfl.privacy.haar_release import HaarClip
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 

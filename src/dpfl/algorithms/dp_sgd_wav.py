@@ -12,12 +12,12 @@ the paper after the inverse is left out; the divisor is q n. Any optimiser may f
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, weights_of
-from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.node.optimisers import optimiser as optimiser_of
+from dpfl.node.task import Local
 from dpfl.privacy import Poisson, Release
 from dpfl.privacy.haar_release import HaarClip
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 

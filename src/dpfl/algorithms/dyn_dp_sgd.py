@@ -8,11 +8,11 @@ paper does, which understates: what it claims as 2.0 is 2.7 by RDP.
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.node.optimisers import optimiser as optimiser_of
+from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.schedules import Decay
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate

@@ -12,14 +12,14 @@ Theorem 2, weighs by distance, which favours skewed clients, and has the histogr
 
 from __future__ import annotations
 
-from dpfl.algorithms.algorithm import Algorithm, Claim
 from dpfl.algorithms.options import VARIANTS, choose, cohort_of, noise_of
-from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
 from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.published import HellingerNoise
 from dpfl.privacy.release import Upload
+from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
 from dpfl.server.steps import Fixed
 from dpfl.server.weights import Hellinger

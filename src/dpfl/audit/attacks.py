@@ -16,7 +16,7 @@ from dpfl.audit.membership import Roc, likelihood_ratio, loss_threshold
 from dpfl.data import IID, Federation
 from dpfl.models import FlatModel
 from dpfl.privacy import Budget
-from dpfl.train import train
+from dpfl.run.train import train
 
 MEMBERS, CLIENTS, ROUNDS, SHADOWS = 400, 4, 5, 4
 MODEL = models.mlp(hidden=32)

@@ -11,8 +11,8 @@ from dpfl.algorithms.options import choose
 from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
-from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.errors import DpflError
+from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.privacy import Keyed
 from dpfl.privacy.noise import Planned
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.rounds import Ground, Round, play
-from dpfl.client.task import Task
 from dpfl.models import scattering_linear
+from dpfl.node.task import Task
 from dpfl.privacy import Keyed, Ledger
 from dpfl.privacy.events import Event, describe, gaussian
 

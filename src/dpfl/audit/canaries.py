@@ -11,9 +11,9 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.one_release import population_for
 from dpfl.audit.rounds import Ground, linear
-from dpfl.client.node import Node
-from dpfl.client.task import Task
 from dpfl.engines import one_thread
+from dpfl.node.node import Node
+from dpfl.node.task import Task
 from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness
 from dpfl.server.steps import Fixed
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dpfl.audit.bounds import Measured, epsilon_of
-from dpfl.client.task import Reply
+from dpfl.node.task import Reply
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.server.aggregate import noisy_sum, weighted_sum

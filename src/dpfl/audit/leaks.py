@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.rounds import Ground, Round, linear, play
-from dpfl.client.task import Reply
+from dpfl.node.task import Reply
 from dpfl.privacy import All, Keyed, PublicMedian, Release
 from dpfl.privacy.sampling import Cyclic
 

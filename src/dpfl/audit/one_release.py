@@ -11,8 +11,8 @@ from torch import Tensor
 
 from dpfl.audit.bounds import Measured, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
-from dpfl.client.task import Reply
 from dpfl.errors import DpflError
+from dpfl.node.task import Reply
 from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.haar_release import HaarNoise

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.node import Buildable, Site
-from dpfl.client.task import Order, Reply
-from dpfl.coordinator import Coordinator, Federated, State
 from dpfl.engines import local_engine
 from dpfl.models import FlatModel, from_module
+from dpfl.node.node import Buildable, Site
+from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Ledger, Randomness
+from dpfl.server.coordinator import Coordinator, Federated, State
 
 LEFT = 40
 """Releases that every account has left, so that steps that adapt have something to weigh against rounds."""

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict
 from dpfl.certificate.keys import canonical, fingerprint, load_private, raw, sign
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
-from dpfl.client.node import ledger_path
 from dpfl.errors import DpflError
+from dpfl.node.node import ledger_path
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import decode, describe, encode, neighbours_of
 from dpfl.privacy.statement import rounded_up
-from dpfl.runs import RunFolder, code_sha256
+from dpfl.run.folder import RunFolder, code_sha256
 
 FORMAT = "dpfl certificate 1"
 Epsilon = float | Literal["unbounded"]

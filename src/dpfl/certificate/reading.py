@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.runs import RunFolder
+from dpfl.run.folder import RunFolder
 
 
 def strict_json(text: str) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpfl.certificate.reading import read
 from dpfl.errors import DpflError
-from dpfl.runs import RunFolder
+from dpfl.run.folder import RunFolder
 
 SALT = "certificate.salt"
 PRIVATE = ("federation", "train", "experiment.toml")

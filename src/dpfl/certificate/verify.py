@@ -19,7 +19,7 @@ from dpfl.experiment import parse
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import Spent, decode, describe
-from dpfl.runs import RunFolder, code_sha256
+from dpfl.run.folder import RunFolder, code_sha256
 
 TOLERANCE = 2e-6
 """Two machines may differ in the last bits of an epsilon, which is stated to six digits, rounded up."""

@@ -22,8 +22,8 @@ from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
 from dpfl.report.tables import draw_runs, runs_table, statement_panel, summary
-from dpfl.runs import RunFolder
-from dpfl.train import Result
+from dpfl.run.folder import RunFolder
+from dpfl.run.train import Result
 
 app = typer.Typer(
     help="Differentially private federated learning that says truthfully what it cost in privacy.",

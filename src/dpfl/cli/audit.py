@@ -24,11 +24,11 @@ from dpfl.audit.audit import with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
-from dpfl.planner import with_planned_noise
+from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.statement import rounded_up
-from dpfl.runs import RunFolder
+from dpfl.run.folder import RunFolder
 
 STYLES = {
     "refuted": "bold red",

@@ -15,7 +15,7 @@ from dpfl import certificate as certificates
 from dpfl.certificate.keys import default_key, public_file
 from dpfl.certificate.page import page
 from dpfl.errors import DpflError
-from dpfl.runs import write_atomically
+from dpfl.run.folder import write_atomically
 
 key_app = typer.Typer(help="Keys that certificates are signed with.", no_args_is_help=True)
 

@@ -14,11 +14,11 @@ from dpfl import models
 from dpfl.data.catalog import SHAPES
 from dpfl.data.checks import suggest
 from dpfl.errors import DpflError
-from dpfl.planner import afford
+from dpfl.planning.planner import afford
+from dpfl.planning.tradeoff import Tradeoff
+from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.report import plan as report
-from dpfl.tradeoff import Tradeoff
-from dpfl.tradeoff import plan as make_plan
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are

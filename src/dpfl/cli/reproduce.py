@@ -17,7 +17,7 @@ from dpfl.algorithms.options import choose
 from dpfl.errors import DpflError
 from dpfl.reproduce import tables
 from dpfl.reproduce.cells import Cell, Outcome, Table
-from dpfl.reproduce.report import Made, collect, markdown, scaled, shown, terms, write_csv
+from dpfl.reproduce.report import Made, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
 from dpfl.reproduce.runner import Kept, left_to_do, work_through
 
 
@@ -119,16 +119,16 @@ def _show(table: Table, made: list[Made], settings: Sequence[str], folder: Path,
                 {"group": one.cell.group, "row": one.cell.row, "column": one.cell.column, "printed": one.cell.printed,
                  "paper_epsilon": one.cell.claimed, "seeds": list(one.seeds),
                  "values": [outcome.value for outcome in one.outcomes], "claimed": one.outcomes[0].claimed,
-                 "proven": one.outcomes[0].proven, "terms": one.outcomes[0].terms, "steps": one.outcomes[0].steps}
+                 "proven": one.proven, "terms": one.outcomes[0].terms, "steps": one.outcomes[0].steps}
                 for one in made
             ],
         }))  # fmt: skip
         return
     grid = Grid("", "column", table.value, "paper", "epsilon stated", "proven", title=table.title)
     for one in made:
-        value = "diverges" if not one.values else f"{one.mean:.2f}" + ("" if one.interval is None else f" ± {one.interval:.2f}")
         told = ("-" if number is None else f"{number:g}" for number in (one.cell.printed, one.cell.claimed))
-        grid.add_row(f"{one.cell.group} {one.cell.row}".strip(), one.cell.column, value, *told, shown(one.outcomes[0].proven))
+        name, proven = f"{one.cell.group} {one.cell.row}".strip(), shown_epsilon(one.proven)
+        grid.add_row(name, one.cell.column, one.text(digits(table)), *told, proven)
     console = Console()
     console.print(grid)
     for line in [scaled(settings)] * bool(settings) + terms(made):

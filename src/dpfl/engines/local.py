@@ -15,10 +15,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpfl.client.node import Node, Site
-from dpfl.client.task import Order, Reply, Task
 from dpfl.engines.shared import Mapped, PackedRows, SharedFolder
 from dpfl.errors import DpflError
+from dpfl.node.node import Node, Site
+from dpfl.node.task import Order, Reply, Task
 
 
 class Engine(Protocol):

@@ -13,6 +13,7 @@ from torch import Tensor
 from dpfl.errors import DpflError
 
 _BLOCK = 1 << 15
+_NEAR_ONE = np.float32(1 - 2.0**-10)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Te
     """Independent normal numbers by the transform of Box and Muller, a block at a time so that it stays in the cache.
 
     The squared radius comes from 63 bits, so that the tails reach 9.3 deviations: 24 bits, the width of a float32, would end
-    them at 5.8, and with T releases that alone would cost more than the usual delta.
+    them at 5.8, and with T releases that alone would cost more than the usual delta. Near 0 the radius is made from the same
+    bits in float64, and no angle is 0: a number without any noise cannot come out.
     """
     numbers = np.empty(size + size % 2, np.float32)
     for start in range(0, len(numbers), _BLOCK):
@@ -87,11 +89,24 @@ def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Te
 def _fill(pairs: np.ndarray[tuple[int, int], np.dtype[np.float32]], deviation: np.float32, rng: np.random.Generator) -> None:
     count = pairs.shape[1]
     bits = rng.bit_generator.random_raw(count + (count + 1) // 2)
-    uniform = np.abs(bits[:count].view(np.int64).astype(np.float32))
-    uniform += 1
-    uniform *= np.float32(2.0**-63)
-    radius = np.sqrt(-2 * np.log(uniform)) * deviation
-    angle = bits[count:].view(np.int32)[:count].astype(np.float32) * np.float32(math.pi * 2.0**-31)
+    angle = (bits[count:].view(np.int32)[:count] | 1).astype(np.float32) * np.float32(math.pi * 2.0**-31)
     np.cos(angle, out=pairs[0])
     np.sin(angle, out=pairs[1])
-    pairs *= radius
+    pairs *= radii(bits[:count]) * deviation
+
+
+def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """sqrt(-2 log u) for u = k / 2^63, k being 63 of the 64 bits and never 0.
+
+    float32 has 24 bits for u and rounds the last 2^-25 to 1, where the radius would be 0: from 1 - 2^-10 on, 1 - u is made
+    from what k lacks of 2^63 instead, which is a whole number.
+    """
+    signed = bits.view(np.int64)
+    uniform = np.abs(signed.astype(np.float32))
+    uniform += 1
+    uniform *= np.float32(2.0**-63)
+    near_one = np.flatnonzero(uniform > _NEAR_ONE)
+    radius = np.sqrt(-2 * np.log(uniform))
+    lacking = np.uint64(2**63) - np.abs(signed[near_one]).view(np.uint64)
+    radius[near_one] = np.sqrt(-2 * np.log1p((lacking.astype(np.float64) + 0.5) * -(2.0**-63)))
+    return radius

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from dpfl.choices import Choice
-from dpfl.tradeoff import CLIP, Tradeoff
+from dpfl.planning.choices import Choice
+from dpfl.planning.tradeoff import CLIP, Tradeoff
 
 SHOWN_SIZES = 8
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.statement import rounded_up
-from dpfl.runs import RunFolder
+from dpfl.run.folder import RunFolder
 
 
 def statement_panel(privacy: PrivacyStatement) -> Panel:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from dpfl.errors import Diverged
 from dpfl.experiment import parse, with_settings
 from dpfl.privacy import PrivacyStatement
-from dpfl.train import Result
+from dpfl.run.train import Result
 
 NAMES = {
     "mnist": "MNIST",

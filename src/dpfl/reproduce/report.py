@@ -40,13 +40,23 @@ class Made:
         return mean(self.values) if self.values else math.nan
 
     @property
-    def interval(self) -> float | None:
-        """Half of the 95 % interval of the mean, by Student's t."""
-        if len(self.values) < 2:
-            return None
-        from scipy.stats import t
+    def proven(self) -> float | str | None:
+        """The largest of all seeds."""
+        found = [outcome.proven for outcome in self.outcomes if outcome.proven is not None]
+        return max(found, key=lambda epsilon: math.inf if isinstance(epsilon, str) else epsilon, default=None)
 
-        return float(t.ppf(0.975, len(self.values) - 1)) * stdev(self.values) / math.sqrt(len(self.values))
+    def text(self, digits: str = ".2f") -> str:
+        return mean_text(self.values, digits) if self.values else "diverges"
+
+
+def mean_text(values: Sequence[float], digits: str = ".2f") -> str:
+    """With half of its 95 % interval, by Student's t, where there are several."""
+    if len(values) < 2:
+        return f"{mean(values):{digits}}"
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return f"{mean(values):{digits}} ± {half:{digits.removeprefix('+')}}"
 
 
 def collect(table: Table, seeds: Sequence[int], kept: Kept) -> list[Made]:
@@ -83,12 +93,16 @@ def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str
     for group in groups:
         mine = [one for one in made if one.cell.group == group]
         lines += [f"## {group}", ""] if group else []
-        lines += [*_grid(mine, partial(_value, digits=".2f" if "%" in table.value else ".4g")), ""]
+        lines += [*_grid(mine, partial(_value, digits=digits(table))), ""]
         if any(one.outcomes[0].steps for one in mine):
             lines += [COSTS, "", *_grid(mine, _cost), "", *terms(mine), ""]
     lines += ["Where the paper leaves something open, or could not be followed:", ""]
     lines += [f"- {choice}" for choice in table.choices]
     return "\n".join(lines) + "\n"
+
+
+def digits(table: Table) -> str:
+    return ".2f" if "%" in table.value else ".4g"
 
 
 def scaled(settings: Sequence[str]) -> str:
@@ -125,10 +139,8 @@ def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
 
 
 def _value(one: Made, digits: str) -> str:
-    if not one.values:
-        return "diverges" + _printed(one.cell)
-    spread = f" ± {one.interval:{digits}} ({len(one.values)} seeds)" if one.interval is not None else ""
-    return f"{one.mean:{digits}}{spread}{_printed(one.cell)}"
+    seeds = f" ({len(one.values)} seeds)" if len(one.values) > 1 else ""
+    return f"{one.text(digits)}{seeds}{_printed(one.cell)}"
 
 
 def _printed(cell: Cell) -> str:
@@ -138,10 +150,10 @@ def _printed(cell: Cell) -> str:
 def _cost(one: Made) -> str:
     first = one.outcomes[0]
     stated = "none" if one.cell.claimed is None else f"{one.cell.claimed:g}"
-    return f"{stated}; {shown(first.proven)}; {first.steps}"
+    return f"{stated}; {shown_epsilon(one.proven)}; {first.steps}"
 
 
-def shown(epsilon: float | str | None) -> str:
+def shown_epsilon(epsilon: float | str | None) -> str:
     """In a few digits, and never below the figure."""
     if epsilon is None:
         return "none"

@@ -13,7 +13,7 @@ import torch
 
 from dpfl.errors import DpflError
 from dpfl.reproduce.cells import Cell, Outcome
-from dpfl.runs import code_sha256
+from dpfl.run.folder import code_sha256
 
 Tell = Callable[[Cell, int, Outcome], None]
 
@@ -38,8 +38,13 @@ class Kept:
     def put(self, digest: str, outcome: Outcome) -> None:
         path = self._folder / f"{digest}.json"
         beside = path.with_suffix(".part")
-        beside.write_text(outcome.to_json())
-        beside.replace(path)
+        try:
+            beside.write_text(outcome.to_json())
+            beside.replace(path)
+        except OSError as error:
+            raise DpflError(
+                f"The result {path} cannot be kept ({error.strerror}); mend the disk, and give the command again."
+            ) from None
 
 
 def work_through(

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from dpfl import algorithms, models
-from dpfl.client.task import Reply
 from dpfl.engines import one_thread
 from dpfl.errors import Diverged, DpflError
 from dpfl.experiment import Experiment, parse, with_settings
-from dpfl.prepare import Job, prepare
+from dpfl.node.task import Reply
 from dpfl.privacy import Budget
-from dpfl.recorder import Silent
 from dpfl.reproduce.cells import Outcome
+from dpfl.run.prepare import Job, prepare
+from dpfl.run.recorder import Silent
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.task import Reply
+from dpfl.node.task import Reply
 from dpfl.privacy import Quantile, Release
 from dpfl.privacy.matrix_release import BandedNoise
 

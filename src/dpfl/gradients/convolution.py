@@ -1,0 +1,125 @@
+"""Per-sample gradients of convolutions, from patches of channels-last images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpfl.gradients.products import SampleGradient, Unsupported, products, written_out
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A convolution in two dimensions; one in one dimension is one of height 1."""
+
+    channels: int
+    width: int
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    groups: int
+
+    @classmethod
+    def of(cls, module: nn.Conv1d | nn.Conv2d) -> _Shape:
+        def pair(sizes: tuple[int, ...]) -> Pair:
+            return (1, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+        sizes = (pair(module.kernel_size), pair(module.stride), pair(module.dilation))
+        return cls(module.in_channels, module.out_channels, *sizes, module.groups)
+
+    @property
+    def fan_in(self) -> int:
+        return self.channels // self.groups
+
+    @property
+    def places(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+
+def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradient:
+    assert isinstance(module, nn.Conv1d | nn.Conv2d)
+    if x.dim() != g.dim() or x.dim() != 2 + len(module.kernel_size):
+        raise Unsupported("a convolution without a batch dimension")
+    shape = _Shape.of(module)
+    padded = _padded(module, x)
+    if g.dim() == 3:
+        g = g.unsqueeze(2)
+    output = g.permute(0, 2, 3, 1).reshape(len(g), -1, shape.groups, shape.width // shape.groups)
+    patches = _patches(padded, shape, (g.shape[2], g.shape[3]))
+    if shape.channels == shape.width == shape.groups:
+        return written_out(_depthwise(patches, output.view(len(g), g.shape[2], g.shape[3], shape.groups)))
+
+    def right(block: slice, room: Tensor) -> Tensor:
+        view = patches[block]
+        # Dimensions of size 1 would keep torch from copying runs of numbers that lie together.
+        room.view(view.shape).squeeze().copy_(view.squeeze())
+        return room
+
+    def recomputed(weights: Tensor) -> Tensor:
+        return _summed(shape, padded.permute(0, 3, 1, 2), g * weights[:, None, None, None])
+
+    gradient = products(output.transpose(1, 2), right, shape.places * shape.fan_in, recomputed)
+    return _channels_first(gradient, shape, gradient.weighted is recomputed)
+
+
+def _channels_first(gradient: SampleGradient, shape: _Shape, summed: bool) -> SampleGradient:
+    """Patches have the channels last, and parameters first."""
+    kernel = (-1, shape.width, shape.places, shape.fan_in)
+
+    def weighted(weights: Tensor) -> Tensor:
+        return gradient.weighted(weights).view(kernel).mT.flatten()
+
+    def rows() -> Tensor:
+        found = gradient.rows()
+        return found.view(len(found), *kernel[1:]).mT.flatten(1)
+
+    return SampleGradient(gradient.squares, gradient.weighted if summed else weighted, rows)
+
+
+def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
+    """Channels-last images (B, H, W, C) with the module's padding around them."""
+    padding = module._reversed_padding_repeated_twice
+    if module.padding_mode != "zeros" and len(x):
+        x, padding = F.pad(x, padding, mode=module.padding_mode), [0] * len(padding)
+    if x.dim() == 3:
+        x, padding = x.unsqueeze(2), [*padding, 0, 0]
+    return F.pad(x.permute(0, 2, 3, 1), (0, 0, *padding)).contiguous()
+
+
+def _patches(padded: Tensor, shape: _Shape, output: Pair) -> Tensor:
+    """A view (B, G, out height, out width, kernel height, kernel width, C / G) of channels-last images (B, H, W, C)."""
+    samples, _, row, channels = padded.shape
+    down, right = row * channels, channels
+    return padded.as_strided(
+        (samples, shape.groups, *output, *shape.kernel, shape.fan_in),
+        (
+            padded.stride(0),
+            shape.fan_in,
+            down * shape.stride[0],
+            right * shape.stride[1],
+            down * shape.dilation[0],
+            right * shape.dilation[1],
+            1,
+        ),
+    )
+
+
+def _depthwise(patches: Tensor, output: Tensor) -> Tensor:
+    """Rows (B, C * kernel): each channel meets its own output only, a product too thin for a matrix multiplication."""
+    _, _, _, _, height, width, _ = patches.shape
+    images = patches.squeeze(6).permute(4, 5, 0, 2, 3, 1)
+    places = [images[i, j] for i in range(height) for j in range(width)]
+    return torch.stack([(place * output).sum((1, 2)) for place in places], dim=2).flatten(1)
+
+
+def _summed(shape: _Shape, padded: Tensor, g: Tensor) -> Tensor:
+    kernel = padded.new_empty(1).expand(shape.width, shape.fan_in, *shape.kernel)
+    _, weight, _ = torch.ops.aten.convolution_backward(
+        g, padded, kernel, None, shape.stride, (0, 0), shape.dilation, False, (0, 0), shape.groups, (False, True, False)
+    )
+    return weight.flatten()

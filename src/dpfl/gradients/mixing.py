@@ -1,0 +1,117 @@
+"""Refuses models in which one sample of a batch changes what another contributes: no per-sample guarantee holds for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from dpfl.errors import DpflError
+from dpfl.gradients.losses import checked_scores
+from dpfl.models import FlatModel
+from dpfl.models.flat import evaluating
+
+SIZE = 3
+# Other samples may not move a score at all; another batch size may choose other kernels, which round differently.
+_TOLERANCE = 1e-5
+_SIZE_TOLERANCE = 1e-3
+_LARGEST = 1e4
+
+
+def refuse_mixing(model: FlatModel, x: Tensor) -> None:
+    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others' scores must not move."""
+    rows, others = random_rows(x), random_rows(x.flip(0), seed=1)
+    if torch.equal(rows, others):
+        others = torch.zeros_like(rows) if rows.any() else torch.ones_like(rows)
+    with untouched(model):
+        for mode in modes(model.module):
+            with mode:
+                _refuse_influence(model, rows, others)
+                _refuse_dependence_on_size(model, rows)
+
+
+def random_rows(x: Tensor, size: int = SIZE, seed: int = 0) -> Tensor:
+    """Samples of the shape and range of those in x: random numbers, or, for whole numbers, some sample's in each place."""
+    generator = torch.Generator().manual_seed(seed)
+    if not x.is_floating_point():
+        chosen = torch.randint(len(x), (size, *x.shape[1:]), generator=generator)
+        return x.gather(0, chosen.to(x.device))
+    values = x.detach().nan_to_num().clamp(-_LARGEST, _LARGEST)
+    low, high = (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
+    width = high - low or 1.0
+    return (low + width * torch.rand(size, *x.shape[1:], generator=generator)).to(x)
+
+
+def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
+    """The modes that the layers are in, and evaluation mode."""
+    return nullcontext(), evaluating(module)
+
+
+@contextmanager
+def untouched(model: FlatModel) -> Iterator[None]:
+    """Puts back weights, buffers and torch's random state. Inside, no weight is zero: it could hide a mixture behind it."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
+    vector = model.read()
+    generator = torch.Generator().manual_seed(0)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            for parameter in model.parameters:
+                fan_in = parameter[0].numel() if parameter.dim() > 1 else 1
+                noise = torch.randn(parameter.shape, generator=generator) * (0.1 / fan_in**0.5)
+                parameter.add_(noise.to(parameter.device))
+            yield
+    finally:
+        model.load(vector)
+        for buffer, value in buffers:
+            buffer.copy_(value)
+
+
+def refusal(what: str) -> DpflError:
+    return DpflError(
+        f"The model mixes the samples of a batch ({what}), so no per-sample guarantee is possible; "
+        "let each sample's scores depend on that sample alone."
+    )
+
+
+def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
+    """Scores, and the buffers as they are after the forward pass, which starts from the same buffers and random state."""
+    before = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
+    torch.manual_seed(seed)
+    scores = checked_scores(model.module(model.arrange(rows)), len(rows))
+    after = [buffer.clone() for buffer, _ in before]
+    for buffer, value in before:
+        buffer.copy_(value)
+    return scores, after
+
+
+def _refuse_influence(model: FlatModel, rows: Tensor, others: Tensor) -> None:
+    scores, state = _scores(model, rows)
+    for changed in range(len(rows)):
+        batch = rows.clone()
+        batch[changed] = others[changed]
+        found, found_state = _scores(model, batch)
+        rest = torch.arange(len(rows), device=scores.device) != changed
+        if not _same(found[rest], scores[rest], _TOLERANCE):
+            raise refusal("the scores of one sample change with another sample")
+        if not all(_same(a, b, _TOLERANCE) for a, b in zip(found_state, state, strict=True)):
+            raise refusal("a buffer keeps what the model saw of the samples, and the next batch can see it")
+
+
+def _refuse_dependence_on_size(model: FlatModel, rows: Tensor) -> None:
+    scores, _ = _scores(model, rows)
+    if not torch.equal(scores, _scores(model, rows, seed=1)[0]):
+        return  # dropout draws other numbers for other sizes
+    if not _same(_scores(model, rows[:-1])[0], scores[:-1], _SIZE_TOLERANCE):
+        raise refusal("the scores of a sample change with the number of samples")
+
+
+def _same(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+    if torch.equal(found, expected):
+        return True
+    finite = expected.isfinite()
+    if found.shape != expected.shape or not torch.equal(finite, found.isfinite()):
+        return False
+    a, b = found[finite].double(), expected[finite].double()
+    return not a.numel() or bool((a - b).abs().max() <= tolerance * b.abs().max())

@@ -1,0 +1,1 @@
+"""What happens where the data is: debit, local training, clip, noise, reply."""

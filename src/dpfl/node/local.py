@@ -1,0 +1,73 @@
+"""Local training: private steps on Poisson batches, or plain steps on shuffled ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.models import FlatModel
+from dpfl.node.descent import descent
+from dpfl.node.drift import Drift
+from dpfl.node.holdings import Holdings
+from dpfl.node.objectives import Generator
+from dpfl.node.task import Local
+from dpfl.privacy import Release
+from dpfl.privacy.clip import Clip, Measuring
+
+
+def private_steps(
+    gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
+    drift: Drift | None = None,
+) -> None:  # fmt: skip
+    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise)."""
+    model = gradients.model
+    step = local.optimiser.start()
+    divisor = release.sampling.expected(size)
+    draws, noise = generator("batch"), generator("sample noise")
+    for _ in range(steps):
+        batch = release.sampling.draw(len(data), draws)
+        if release.realised and not len(batch):
+            continue
+        total = clipped_sum(gradients, release.clip, *data.take(torch.from_numpy(batch)))
+        noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
+        here = model.vector[: model.layout.trainable]
+        here += step(drift.added(noisy, here) if drift else noisy)
+
+
+def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
+    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own."""
+    if not isinstance(clip, Measuring):
+        return gradients(x, y, clip.factors).total
+    total = torch.zeros(gradients.model.layout.trainable)
+    for _, rows in gradients.rows(x, y):
+        total += clip.factors(clip.norms(rows)) @ rows
+    return total
+
+
+def plain_steps(
+    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None,
+    last: Tensor | None = None,
+) -> None:  # fmt: skip
+    """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
+    if not len(data):
+        return
+    batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
+    loss_of = local.objective.start(model, last, generator)
+    for loss in descent(model, data, local, steps, drift, loss_of)(batches):
+        if not math.isfinite(loss):
+            raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
+
+
+def shuffled(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before it."""
+    cuts = list(range(batch_size, size, batch_size))
+    if cuts and size - cuts[-1] == 1:
+        cuts.pop()
+    while True:
+        yield from torch.from_numpy(rng.permutation(size)).tensor_split(cuts)

@@ -1,0 +1,260 @@
+"""The node that owns the data: it debits its own ledger, trains, clips, adds its noise, and replies once all of it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
+from dpfl.models import FlatModel
+from dpfl.node.drift import Drift
+from dpfl.node.holdings import Holdings
+from dpfl.node.local import clipped_sum, plain_steps, private_steps
+from dpfl.node.objectives import Generator
+from dpfl.node.task import Reply, Task
+from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
+from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
+from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.randomness import scoped
+
+OPEN_LEDGERS = 256
+DIGESTED = 256
+"""Rows that are copied at a time to digest a client's data."""
+
+
+class Buildable(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Sequence[tuple[str, object]]: ...
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything that the clients of one machine share; the tensors may lie in shared memory."""
+
+    run: str
+    model: Buildable
+    classes: int
+    x: Tensor
+    y: Tensor
+    clients: Sequence[Tensor]
+    declared: Sequence[int]
+    randomness: Randomness
+    ledgers: Path | None = None
+    limit: Limit | None = None
+    fingerprint: str = ""
+
+
+def ledger_path(folder: Path, client: int) -> Path:
+    return folder / f"client-{client:05d}.sqlite"
+
+
+class Node:
+    """Works for any client of its site, one task at a time; an update is valid until the next."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
+        self._room = torch.empty_like(self.model.vector)
+        self._gradients: dict[Groups, ClippedGradients] = {}
+        self._ledgers: dict[int, Ledger] = {}
+        self._epochs: dict[int, int] = {}
+        self._digests: dict[int, str] = {}
+        self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+
+    def work(self, task: Task, vector: Tensor, digest: str, correction: Tensor | None = None) -> Reply:
+        """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
+        paid = self._paid(task)
+        name = self._release_name(task, digest, correction) if paid or task.clients.shared_by else ""
+        randomness = self._randomness(task.client, name, paid is not None)
+        if paid is None:
+            return self._reply(task, vector, randomness, correction)
+        try:
+            flush = self._debit(task, name, *paid)
+        except Refused as refusal:
+            return Reply(task.client, refused=str(refusal))
+        writing = self._clerk.submit(flush)
+        try:
+            reply = self._reply(task, vector, randomness, correction)
+        finally:
+            self._await(writing)
+        writing.result()
+        return reply
+
+    def _paid(self, task: Task) -> tuple[Event, int] | None:
+        """What this client's own ledger pays for the task, and how often."""
+        if self.site.ledgers is None:
+            return None
+        if task.survey:
+            return None if task.survey.trusted else (task.survey.event, 1)
+        if task.upload and task.upload.private:
+            return task.upload.event(1), 1
+        if task.samples and task.samples.private:
+            event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
+            return event, task.steps + task.slope
+        return None
+
+    def _await(self, writing: Future[None]) -> None:
+        """What of the flush training did not cover."""
+        writing.exception()
+
+    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
+        if task.survey:
+            return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
+        try:
+            update, inside = self._train(task, vector, randomness, correction)
+            return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
+        except NonFinite as error:
+            return Reply(task.client, failed=str(error), diverged=True)
+
+    def _train(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> tuple[Tensor, bool]:
+        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        generator = partial(_keyed, randomness, task)
+        added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
+        drift = Drift(vector[: self.model.layout.trainable], task.local.prox, added)
+        self.model.load(vector)
+        self.model.module.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
+            if task.samples:
+                size = self.site.declared[task.client]
+                private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
+            else:
+                plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
+        return self._upload(task, vector, generator)
+
+    def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
+        """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""
+        update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
+        if task.upload:
+            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
+        if task.clients.shared_by:
+            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
+        return update, inside
+
+    def _clipped_update(self, clip: Clip, vector: Tensor) -> tuple[Tensor, bool]:
+        """The clipped difference, or the difference to the clipped model."""
+        layout = self.model.layout
+        ends = (*layout.offsets, layout.size)
+        if isinstance(clip, Model):
+            clipped, inside = clip_vector(self.model.vector, clip, layout.names, ends, out=self._room)
+            return clipped.sub_(vector), inside
+        update = torch.sub(self.model.vector, vector, out=self._room)
+        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends, out=update)
+
+    def _answer(self, task: Task, survey: Survey | MeanSurvey, randomness: Randomness) -> np.ndarray:
+        rng, rows = _keyed(randomness, task, "survey"), self.site.clients[task.client]
+        if isinstance(survey, MeanSurvey):
+            blocks = (self.site.x[part].flatten(1) for part in rows.split(DIGESTED))
+            return survey.answer(blocks, self.site.x[0].numel(), self.site.declared[task.client], rng)
+        return survey.answer(self.site.y[rows].numpy(), self.site.classes, rng)
+
+    def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
+        if task.raw:
+            return self._raw(task, vector, randomness)
+        return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
+
+    def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
+        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a sample moves it by twice the clip at most."""
+        assert task.samples is not None
+        data, release = Holdings(self.site.x, self.site.y, self.site.clients[task.client]), task.samples
+        batch = data.take(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
+        gradients, trained = self._clipped(release), self.model.read()
+        after = clipped_sum(gradients, release.clip, *batch).clone()
+        self.model.load(vector)
+        before = clipped_sum(gradients, release.clip, *batch)
+        self.model.load(trained)
+        noise = release.deviation(largest_weight=2.0) * _keyed(randomness, task, "slope noise").standard_normal()
+        return float((after - before).norm()) + noise
+
+    def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
+        """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
+        assert task.samples is not None
+        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        drawn = task.samples.sampling.draw(len(data), _keyed(randomness, task, "raw batch"))
+        batch = data.take(torch.from_numpy(drawn if len(drawn) else np.arange(len(data))))
+        trained = self.model.read()
+        after, loss_after = plain_gradient(self.model, *batch)
+        self.model.load(vector)
+        before, loss_before = plain_gradient(self.model, *batch)
+        self.model.load(trained)
+        return {
+            "losses": np.array(loss_after - loss_before),
+            "gradients": np.array(float((after - before).norm())),
+            "distance": np.array(float((trained - vector).norm())),
+            "gradient": before.numpy(),
+        }
+
+    def _clipped(self, release: Release) -> ClippedGradients:
+        layout = self.model.layout
+        names = [name for name, offset in zip(layout.names, layout.offsets, strict=True) if offset < layout.trainable]
+        groups = release.clip.groups(names)
+        if groups not in self._gradients:
+            self._gradients[groups] = ClippedGradients(self.model, groups)
+        return self._gradients[groups]
+
+    def _randomness(self, client: int, name: str, debits: bool) -> Randomness:
+        """The released value's own, so that nothing else ever has the same noise."""
+        randomness = self.site.randomness
+        if debits and isinstance(randomness, Keyed):
+            if client not in self._epochs:
+                self._epochs[client] = self._ledger(client).epoch(self.site.run)
+            randomness = Keyed(randomness.seed, self._epochs[client])
+        return scoped(randomness, name) if name else randomness
+
+    def _debit(self, task: Task, name: str, event: Event, count: int) -> Callable[[], None]:
+        """The owner's consent; what is returned writes it to the disk."""
+        fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
+        entry = f"{self.site.run}/{name}{fresh}"
+        return self._ledger(task.client).begin(self.site.run, entry, event, count, self.site.limit, task.horizon)
+
+    def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
+        """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
+        asked = replace(task, horizon=0)
+        text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
+        name = hashlib.blake2b(text.encode(), digest_size=16)
+        if correction is not None:
+            name.update(correction.contiguous().numpy().data)
+        return name.hexdigest()
+
+    def _data_digest(self, client: int) -> str:
+        if client not in self._digests:
+            digest = hashlib.sha256()
+            for tensor in (self.site.x, self.site.y):
+                for rows in self.site.clients[client].split(DIGESTED):
+                    digest.update(tensor[rows].contiguous().numpy().data)
+            self._digests[client] = digest.hexdigest()
+        return self._digests[client]
+
+    def _ledger(self, client: int) -> Ledger:
+        if client not in self._ledgers:
+            if len(self._ledgers) >= OPEN_LEDGERS:
+                self._ledgers.pop(next(iter(self._ledgers))).close()
+            path = ledger_path(self.site.ledgers or Path("ledger"), client)
+            self._ledgers[client] = Ledger.open(path, f"client {client}", "sample", self.site.limit)
+        return self._ledgers[client]
+
+    def close(self) -> None:
+        self._clerk.shutdown()
+        for ledger in self._ledgers.values():
+            ledger.close()
+
+
+def _keyed(randomness: Randomness, task: Task, purpose: str) -> np.random.Generator:
+    return randomness.generator(purpose, task.round, task.client)

@@ -1,0 +1,79 @@
+"""What the server asks of a client in a round, and what comes back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.node.objectives import CrossEntropy, Objective
+from dpfl.node.optimisers import Optimiser
+from dpfl.privacy import Release
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.release import Upload
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
+
+    optimiser: Optimiser
+    batch_size: int = 64
+    prox: float = 0.0
+    objective: Objective = field(default_factory=CrossEntropy)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.prox < math.inf:
+            raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
+    `slope` for a noisy one that is paid for.
+    """
+
+    round: int
+    client: int
+    steps: int
+    local: Local
+    clients: Release
+    samples: Release | None = None
+    horizon: int = 0
+    raw: bool = False
+    upload: Upload | None = None
+    survey: Survey | MeanSurvey | None = None
+    slope: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
+
+    A correction is added to the client's gradients; to an objective that needs it, it is the client's own last model.
+    """
+
+    round: int
+    steps: int
+    tasks: tuple[Task, ...]
+    vector: Tensor
+    digest: str
+    corrections: Mapping[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A client's release, or why there is none."""
+
+    client: int
+    update: Tensor | None = None
+    inside: bool = True
+    refused: str = ""
+    failed: str = ""
+    diverged: bool = False
+    raw: Mapping[str, np.ndarray] | None = None

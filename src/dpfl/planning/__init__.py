@@ -1,0 +1,1 @@
+"""What a budget buys, before anything is spent."""

@@ -1,0 +1,86 @@
+"""What a budget buys: noise for epsilon, iterations for epsilon, epsilon for what was spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dpfl.algorithms import Algorithm
+from dpfl.errors import DpflError
+from dpfl.node.optimisers import SGD, PlannedSGD
+from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
+from dpfl.privacy.accountant import default_for, proving
+from dpfl.privacy.events import Spent, add_all
+from dpfl.privacy.noise import Planned
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One line of a budget: three of epsilon, noise and iterations determine each other."""
+
+    epsilon: float
+    delta: float
+    sampling_rate: float
+    noise_multiplier: float
+    iterations: int
+    accountant: str
+    proven: bool
+
+
+def afford(
+    delta: float = 1e-5,
+    sampling_rate: float = 0.015,
+    epsilon: float | None = None,
+    noise_multiplier: float | None = None,
+    iterations: int | None = None,
+    by: str = "pld",
+) -> Plan:
+    """What epsilon, noise and iterations afford: fills in what is missing of iterations, else noise, else epsilon."""
+    sampling, chosen = Poisson(sampling_rate), accountant(by)
+    target = Budget(epsilon=epsilon, delta=delta, rounds=1)
+    if iterations is not None and iterations < 1:
+        raise DpflError(f"The number of iterations must be at least 1, not {iterations}.")
+    if noise_multiplier is not None and not noise_multiplier > 0:
+        raise DpflError(f"The noise multiplier must be above 0, not {noise_multiplier}.")
+    if noise_multiplier is None:
+        if target.epsilon is None or iterations is None:
+            raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds).")
+        count = iterations
+        noise_multiplier = noise_for(lambda z: {sampling.event(z, 1): count}, target.epsilon, delta, chosen)
+    event = sampling.event(noise_multiplier, 1)
+    if iterations is None:
+        if target.epsilon is None:
+            raise DpflError("A plan needs two of --epsilon, --noise-multiplier and --iterations.")
+        iterations = affordable({}, event, target.epsilon, delta, chosen)
+    spent = chosen.epsilon({event: iterations}, delta)
+    return Plan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
+
+
+def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by: str | None) -> Algorithm:
+    """The algorithm with the least noise that lets it make all of its rounds within epsilon."""
+    release = algorithm.release
+    if release is None or not isinstance(release.noise, Planned):
+        return algorithm
+    if budget.epsilon is None or budget.rounds is None:
+        raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
+    count = algorithm.releases_in(budget.rounds)
+    claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
+    chosen = accountant(claimed) if claimed else proving(by or default_for(release.sampling.event(1.0, population)))
+
+    def plan(z: float) -> Spent:
+        return add_all(algorithm.before, algorithm.with_noise(z).stated(count, population))
+
+    return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
+
+
+def with_planned_rate(algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int) -> Algorithm:
+    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk."""
+    local, release = algorithm.local, algorithm.samples
+    if not isinstance(local.optimiser, PlannedSGD) or release is None:
+        return algorithm
+    if budget.rounds is None:
+        raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
+    steps = algorithm.releases_in(budget.rounds)
+    noise = release.deviation() * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
+    return replace(algorithm, local=replace(local, optimiser=SGD(float(f"{local.optimiser.walk / noise:.3g}"))))

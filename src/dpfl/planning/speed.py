@@ -1,0 +1,78 @@
+"""How fast a client computes: the private step of a model, measured on random numbers. No data is read."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from dpfl.engines import one_thread
+from dpfl.errors import DpflError
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.models import FlatModel, feature_map
+from dpfl.node.holdings import Holdings
+from dpfl.node.local import private_steps
+from dpfl.node.node import Buildable
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
+from dpfl.privacy import Flat, Gaussian, Poisson, Release
+
+BATCH = 256
+FEW = 8
+"""Different samples, of which a batch has several copies each; and the smallest batch."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model, and what is publicly known of its samples."""
+
+    model: Buildable
+    shape: tuple[int, ...]
+    classes: int
+
+    def __post_init__(self) -> None:
+        if not self.shape or min(self.shape) < 1:
+            raise DpflError("A model needs the shape of a sample, channels first: give one such as 1,28,28, or known data.")
+        if self.classes < 2:
+            raise DpflError(f"There must be at least 2 classes, not {self.classes}.")
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.name} on random numbers of shape {' x '.join(map(str, self.shape))}"
+
+    @property
+    def parameters(self) -> int:
+        return self._flat.layout.trainable
+
+    def samples_per_second(self, seconds: float = 1.0) -> float:
+        """Of sampling, clipped gradients, noise and update, on one thread, after a step to set up and one to choose a batch."""
+        gradients, local = ClippedGradients(self._flat), Local(SGD(1e-3))
+        release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
+
+        def time_of(batch: int) -> float:
+            data = Holdings(self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW)
+            start = time.perf_counter()
+            private_steps(gradients, data, batch, 1, local, release, lambda purpose: rng)
+            return time.perf_counter() - start
+
+        with one_thread():
+            time_of(FEW)
+            batch = int(min(max(FEW, FEW * seconds / (4 * time_of(FEW))), BATCH))
+            times = [time_of(batch)]
+            while sum(times) < seconds:
+                times.append(time_of(batch))
+        return len(times) * batch / sum(times)
+
+    @cached_property
+    def _x(self) -> torch.Tensor:
+        x = torch.randn(FEW, *self.shape, generator=torch.Generator().manual_seed(0))
+        features = feature_map(self.model, self.shape)
+        with one_thread():
+            return features(x) if features else x
+
+    @cached_property
+    def _flat(self) -> FlatModel:
+        return FlatModel(self.model.build(tuple(self._x.shape[1:]), self.classes, seed=0))

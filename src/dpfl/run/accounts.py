@@ -1,0 +1,258 @@
+"""The ledgers of a federation, read together: what is left, what was spent, and the statement that follows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from dpfl.algorithms import Algorithm
+from dpfl.errors import DpflError
+from dpfl.node.node import ledger_path
+from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
+from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
+from dpfl.privacy.calibrate import MOST, affordable, largest
+from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
+
+Answer = TypeVar("Answer")
+
+GRID = 20
+"""While a run goes on its epsilon is shown at the next of this many marks: an upper bound, and quick."""
+
+ADVERSARY = {
+    "step": "the server, other clients and the public, who may see every update",
+    "upload": "the server, other clients and the public, who may see every upload",
+    "round": "other clients and the public, who see the models; the server is trusted with single updates",
+    "shared": "other clients and the public; the server, which knows who was drawn and what noise it adds for missing shares, "
+    "is trusted",
+    "none": "nobody is kept out",
+}
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """One ledger a client at sample level, one for the federation at client level, none without noise."""
+
+    run: str
+    algorithm: Algorithm
+    folder: Path
+    declared: Sequence[int]
+    delta: float
+    accountant: str
+    limit: Limit | None
+    epsilon: float | None = None
+
+    @property
+    def event(self) -> Event:
+        return self.algorithm.event(self._population)
+
+    @property
+    def published(self) -> bool:
+        return self.algorithm.variant == "published"
+
+    @property
+    def _population(self) -> int:
+        return len(self.declared) if self.algorithm.scale == "round" else 0
+
+    def paths(self) -> list[Path]:
+        if self.algorithm.own_accounts:
+            return [ledger_path(self.folder, client) for client in range(len(self.declared))]
+        return [self.folder / "federation.sqlite"] if self.algorithm.scale == "round" else []
+
+    def open(self, path: Path) -> Ledger:
+        return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
+
+    def spent(self, besides: str = "") -> list[dict[Event, int]]:
+        return [self._read(path, lambda ledger: ledger.spent(besides)) for path in self.paths()]
+
+    def remaining(self, horizon: int) -> list[int]:
+        """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
+        if self.algorithm.unit == "none":
+            return []
+        event = self.event
+        for spent in self.spent(besides=self.run):
+            neighbours_of([*spent, event])
+        if self.published:
+            return [self._claimed_remaining(horizon)] * len(self.paths())
+        if self.algorithm.schedule:
+            return [self._read(path, lambda ledger: self._scheduled_remaining(ledger, horizon)) for path in self.paths()]
+        return [
+            self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
+            for path in self.paths()
+        ]
+
+    def _scheduled_remaining(self, ledger: Ledger, horizon: int) -> int:
+        """The longest beginning of the schedule that every limit leaves room for, beside other runs."""
+        others = add_all(ledger.spent(besides=self.run), self.algorithm.before)
+        limits = [limit for limit in (ledger.limit, self.limit) if limit]
+
+        def fits(releases: int) -> bool:
+            spent = add_all(others, self.algorithm.spending(releases, self._population))
+            return all(limit.covers(spent) for limit in limits)
+
+        return largest(fits, horizon)
+
+    def _claimed_remaining(self, horizon: int) -> int:
+        """A published system stops where its paper says; its ledger holds the truth, which no limit would allow."""
+        epsilon, claim = self.epsilon, self.algorithm.claim
+        if epsilon is None:
+            return horizon or MOST
+        if claim.accountant:
+            return self._claimed_affordable(accountant(claim.accountant), epsilon, horizon)
+        if claim.formula is None:
+            raise DpflError("This published system claims no epsilon, so none can end it; leave budget.epsilon out.")
+        return next((count for count in range(horizon or MOST) if claim.formula(count + 1) > epsilon), horizon or MOST)
+
+    def _claimed_affordable(self, by: Accountant, epsilon: float, horizon: int) -> int:
+        if self.algorithm.schedule is None:
+            return affordable({}, self.algorithm.stated_event(self._population), epsilon, self.delta, by, horizon)
+        stated = partial(self.algorithm.stated, population=self._population)
+        return largest(lambda releases: by.epsilon(stated(releases), self.delta) <= epsilon, horizon)
+
+    def meter(self, remaining: Sequence[int], horizon: int, kept: int | None = None) -> Meter:
+        """Where noise cannot be repeated, `kept` says how many releases a checkpoint holds: what ledgers hold beyond them was
+        released as well, and is made again with other noise."""
+        end, before = min(max(remaining), horizon or MOST), self.algorithm.before
+        spending = partial(self.algorithm.spending, population=self._population)
+        known = add_all(before, spending(kept)) if kept else {}
+        starts = set()
+        for everything, others in zip(self.spent(), self.spent(besides=self.run), strict=True):
+            lost = {} if kept is None else less(everything, add_all(others, known))
+            starts.add(frozenset(add_all(add_all(others, before), lost).items()))
+        alike = None if self.algorithm.schedule else self.event
+        return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
+
+    def check_kept(self, paid: Sequence[int]) -> None:
+        """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
+
+        What was asked before the first round is not counted among `paid`, and stands for none of them.
+        """
+        for path, count in zip(self.paths(), paid, strict=True):
+            everything, others = self._read(path, lambda ledger: (ledger.spent(), ledger.spent(self.run)))
+            if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
+                raise DpflError(
+                    f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
+                )
+
+    def _read(self, path: Path, question: Callable[[Ledger], Answer]) -> Answer:
+        ledger = self.open(path)
+        try:
+            return question(ledger)
+        finally:
+            ledger.close()
+
+    def statement(self, randomness: Randomness) -> PrivacyStatement:
+        if self.algorithm.unit == "none":
+            return self._nothing()
+        spent = self.spent()
+        figures = [accountant(self.accountant).epsilon(events, self.delta) for events in spent]
+        claim = self.algorithm.claim
+        claimed = [self._claimed(events) for events in spent]
+        names = [str(client) for client in range(len(spent))] if self.algorithm.own_accounts else ["every client"]
+        return PrivacyStatement(
+            unit=self.algorithm.unit,
+            neighbours=neighbours_of([self.event]),
+            delta=self.delta,
+            adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale],
+            accountant=self.accountant,
+            proven=max(figures),
+            unaccounted=self.algorithm.leaks,
+            claimed=None if None in claimed else max(figure for figure in claimed if figure is not None),
+            claim=claim.text,
+            per_client=dict(zip(names, figures, strict=True)),
+            releases=_releases(spent),
+            stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
+            assumptions=self._assumptions(randomness),
+        )
+
+    def _claimed(self, spent: Spent) -> float | None:
+        """The releases as the paper counts them; what it leaves out costs nothing there."""
+        return self.algorithm.claim.epsilon(self._stated(spent), self.delta)
+
+    def _stated(self, spent: Spent) -> Spent:
+        own = less(spent, self.algorithm.before)
+        if self.algorithm.schedule is None:
+            return {self.algorithm.stated_event(self._population): own.get(self.event, 0)}
+        return own
+
+    def _nothing(self) -> PrivacyStatement:
+        return PrivacyStatement(
+            unit="none",
+            neighbours="none",
+            delta=self.delta,
+            adversary=ADVERSARY["none"],
+            accountant="none",
+            proven=math.inf,
+            claimed=None,
+            claim=self.algorithm.claim.text,
+            unaccounted=("every client's update, without noise",),
+        )
+
+    def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
+        facts = ["the sizes of the clients, the settings and the test set are public"]
+        if self.algorithm.scale == "round" and not isinstance(self.algorithm.clients.sampling, All):
+            facts.append("nobody but the server learns who was drawn into a cohort, nor how many")
+        if self.algorithm.clients.shared_by:
+            alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)
+            facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
+        if isinstance(randomness, Keyed):
+            facts.append(f"nobody knows the seed ({randomness.seed}); with real data set privacy.entropy = 'system'")
+        return tuple(facts)
+
+
+@dataclass(frozen=True)
+class Meter:
+    """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
+
+    starts: tuple[frozenset[tuple[Event, int]], ...]
+    spending: Callable[[int], Spent]
+    delta: float
+    accountant: str
+    end: int
+    event: Event | None = None
+    """Of every release, where all are alike."""
+
+    def at_most(self, releases: int) -> float:
+        mark = self._mark(releases)
+        return max(self._figure(start, mark) for start in self.starts)
+
+    def _figure(self, start: frozenset[tuple[Event, int]], mark: int) -> float:
+        """Between even marks by a rough PLD that grows from mark to mark, and never above the figure at the end."""
+        by, total = accountant(self.accountant), partial(add_all, dict(start))
+        if by.quick is None or self.event is None or mark >= self.end or not self._even:
+            return (by.quick or by).epsilon(total(self.spending(mark)), self.delta)
+        end = by.quick.epsilon(total(self.spending(self.end)), self.delta)
+        if end > HUGE:
+            return by.quick.epsilon(total(self.spending(mark)), self.delta)
+        return min(end, rough_epsilon(start, self.event, self._stride, mark // self._stride, self.delta))
+
+    @property
+    def _even(self) -> bool:
+        return self.end < MOST
+
+    @property
+    def _stride(self) -> int:
+        return max(1, math.ceil(self.end / GRID))
+
+    def _mark(self, releases: int) -> int:
+        """Even marks up to a known end; where there is none, each a fifth beyond the last."""
+        if not self._even or releases > self.end:
+            return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
+        return min(math.ceil(releases / self._stride) * self._stride, self.end)
+
+
+def _releases_made(spent: Spent) -> int:
+    return sum(spent.values())
+
+
+def _releases(spent: Sequence[Spent]) -> dict[str, int]:
+    """The largest count of each kind of release that any one owner made."""
+    counts: dict[str, int] = {}
+    for events in spent:
+        for event, count in events.items():
+            text = describe(event)
+            counts[text] = max(count, counts.get(text, 0))
+    return counts

@@ -1,0 +1,263 @@
+"""A run's folder: the experiment as run, metrics, checkpoint, weights, ledgers, statement. Open formats, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save, save_file
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.models import Layout
+from dpfl.privacy import Release
+from dpfl.server.state import State
+
+
+@dataclass(frozen=True)
+class Row:
+    """One round, as the metrics hold it. `epsilon` is an upper bound while the run goes on."""
+
+    round: int
+    steps: int
+    iterations: int
+    clients: int
+    accuracy: float | None
+    loss: float | None
+    epsilon: float | None
+    clip: float | None
+    bytes: int
+    seconds: float
+
+
+COLUMNS = tuple(Row.__dataclass_fields__)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """The whole new file or the whole old one, whatever happens in between."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+MEMORY = "memory."
+"""Before the names of what a step policy remembers."""
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.ledgers = self.path / "ledger"
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        folder = cls(path)
+        if folder.file("experiment.toml").exists():
+            raise DpflError(f"{path} holds a run already; choose another folder, or go on with it: dpfl run --resume {path}")
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+            folder.ledgers.mkdir(exist_ok=True)
+        except OSError as error:
+            raise DpflError(
+                f"The run's folder {path} cannot be written ({error.strerror}); choose another with --out."
+            ) from error
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        folder = cls(path)
+        if not folder.file("experiment.toml").exists():
+            raise DpflError(f"There is no run in {path}; `dpfl runs` lists those there are.")
+        return folder
+
+    def file(self, name: str) -> Path:
+        return self.path / name
+
+    def write_experiment(self, experiment: Mapping[str, Any]) -> None:
+        self._write("experiment.toml", tomli_w.dumps(without_none(experiment)).encode())
+
+    def experiment(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(self.file("experiment.toml").read_text())
+        except (OSError, ValueError) as error:
+            raise DpflError(f"{self.file('experiment.toml')} cannot be read ({error}); restore it from a copy.") from error
+
+    def write_json(self, name: str, value: object) -> None:
+        self._write(name, json.dumps(value, indent=2).encode())
+
+    def json(self, name: str) -> Any:
+        path = self.file(name)
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            write_atomically(self.file(name), content)
+        except OSError as error:
+            raise DpflError(
+                f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then resume the run."
+            ) from error
+
+    def save_checkpoint(self, state: State) -> None:
+        tensors = {"vector": state.vector, "velocity": state.velocity}
+        kept = {"weights": state.weights, "kept": state.kept, "average": state.average}
+        tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
+        tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
+        self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
+
+    def has_checkpoint(self) -> bool:
+        return self.file("checkpoint.safetensors").exists()
+
+    def load_checkpoint(self, fresh: State) -> State:
+        """The last checkpoint, in the form of `fresh`; that itself where no round was finished."""
+        if not self.has_checkpoint():
+            return fresh
+        path = self.file("checkpoint.safetensors")
+        try:
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                numbers, seals = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
+            if seals != {name: vector_sha256(tensor) for name, tensor in tensors.items()}:
+                raise ValueError("its numbers have changed since it was written")
+            vector, velocity = tensors["vector"], tensors["velocity"]
+            if vector.shape != fresh.vector.shape or velocity.shape != fresh.vector.shape:
+                raise ValueError("it belongs to another model")
+            memory = {name.removeprefix(MEMORY): t for name, t in tensors.items() if name.startswith(MEMORY)}
+            state = _state(fresh, vector, velocity, numbers)
+            weights, kept, average = (tensors.get(name) for name in ("weights", "kept", "average"))
+            return replace(state, memory=memory, weights=weights, kept=kept, average=average)
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise DpflError(
+                f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."
+            ) from error
+
+    def save_model(self, vector: Tensor, layout: Layout) -> None:
+        tensors = {
+            name: vector[layout.span(entry)].reshape(shape).clone()
+            for entry, (name, shape) in enumerate(zip(layout.names, layout.shapes, strict=True))
+        }
+        save_file(tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)})
+
+    def weights_sha256(self) -> str:
+        """Of the model's weights as they lie in the file, one after another in the order of the model."""
+        path = self.file("model.safetensors")
+        try:
+            with safe_open(path, "pt") as file:
+                names = json.loads(file.metadata()["names"])
+                return vector_sha256(torch.cat([file.get_tensor(name).reshape(-1).float() for name in names]))
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise DpflError(f"The model {path} is damaged ({error}); restore it from a copy.") from error
+
+    def metrics(self) -> Metrics:
+        return Metrics(self.file("metrics.sqlite"))
+
+
+def _numbers(state: State) -> dict[str, Any]:
+    return {
+        "round": state.round,
+        "tau": state.tau,
+        "iterations": state.iterations,
+        "shown": state.shown,
+        "bytes": state.bytes,
+        "seconds": state.seconds,
+        "remaining": state.remaining,
+        "paid": state.paid,
+        "clips": [_level(state.samples), _level(state.clients)],
+    }
+
+
+def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str, Any]) -> State:
+    samples, clients = numbers["clips"]
+    return State(
+        vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
+        [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
+        int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]), paid=[int(count) for count in numbers["paid"]],
+    )  # fmt: skip
+
+
+def _level(release: Release | None) -> float | None:
+    return release.clip.level if release and release.clip.level != float("inf") else None
+
+
+def _with_level(release: Release | None, level: float | None) -> Any:
+    return release if release is None or level is None else replace(release, clip=replace(release.clip, level=level))  # type: ignore[type-var]
+
+
+class Metrics:
+    """A table of rounds, in SQLite while the run goes on and in Parquet for whoever wants it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = OFF")
+            columns = ", ".join(f"{name} {'INTEGER PRIMARY KEY' if name == 'round' else ''}" for name in COLUMNS)
+            self._connection.execute(f"CREATE TABLE IF NOT EXISTS rounds ({columns})")
+        except sqlite3.Error as error:
+            raise DpflError(f"The metrics {path} cannot be opened ({error}); move the file away, then resume.") from error
+
+    def add(self, row: Row) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        try:
+            self._connection.execute(f"INSERT OR REPLACE INTO rounds VALUES ({marks})", tuple(asdict(row).values()))
+        except sqlite3.Error as error:
+            raise DpflError(f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume.") from error
+
+    def forget_after(self, round: int) -> None:
+        """Rounds that were begun before a crash and are made again."""
+        self._connection.execute("DELETE FROM rounds WHERE round > ?", (round,))
+
+    def last_round(self) -> int:
+        """0 where there is none."""
+        return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
+
+    def rows(self) -> list[Row]:
+        names = ", ".join(COLUMNS)
+        return [Row(*values) for values in self._connection.execute(f"SELECT {names} FROM rounds ORDER BY round")]
+
+    def export(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+
+        rows = self.rows()
+        parquet.write_table(pa.table({name: [getattr(row, name) for row in rows] for name in COLUMNS}), path)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def without_none(value: Any) -> Any:
+    """TOML has no null: what is not set is left out."""
+    if isinstance(value, Mapping):
+        return {str(key): without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [without_none(item) for item in value]
+    return value
+
+
+def code_sha256() -> str:
+    """Of the package as it is installed: every Python file with its path."""
+    root, digest = Path(__file__).parent.parent, hashlib.sha256()
+    for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def vector_sha256(vector: Tensor) -> str:
+    return hashlib.sha256(vector.detach().to(torch.float32).contiguous().numpy().tobytes()).hexdigest()

@@ -1,0 +1,302 @@
+"""From words and parts to a run that is ready to start, or to go on."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import importlib.metadata
+import platform
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from dpfl.algorithms import Algorithm
+from dpfl.data import Federation
+from dpfl.engines import Engine, local_engine, one_thread
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
+from dpfl.models.flat import CENTRE, evaluating
+from dpfl.node.node import Buildable, Site
+from dpfl.node.objectives import CrossEntropy, final_layer
+from dpfl.planning.planner import with_planned_noise, with_planned_rate
+from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
+from dpfl.privacy.accountant import default_for, proving
+from dpfl.run.accounts import Accounts, Meter
+from dpfl.run.folder import RunFolder, code_sha256, vector_sha256, without_none
+from dpfl.run.recorder import Progress, Recorder
+from dpfl.server.coordinator import Coordinator
+from dpfl.server.state import Federated, State
+
+VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, ready: who coordinates, where clients run, what is kept."""
+
+    run: str
+    algorithm: Algorithm
+    budget: Budget
+    folder: RunFolder
+    accounts: Accounts
+    randomness: Randomness
+    coordinator: Coordinator
+    engine: Engine
+    recorder: Recorder
+    notes: tuple[str, ...]
+
+
+def prepare(
+    model: Buildable | nn.Module,
+    federation: Federation,
+    algorithm: Algorithm,
+    budget: Budget,
+    *,
+    seed: int,
+    out: Path | str | None,
+    workers: int,
+    accountant: str | None,
+    ledger: Path | str | None,
+    entropy: str,
+    noise: str,
+    evaluate_every: int | None,
+    progress: Progress,
+    resume: bool,
+    experiment: Mapping[str, Any] | None,
+) -> Job:
+    described = from_module(model) if isinstance(model, nn.Module) else model
+    source, federation = federation, with_features(described, federation)
+    flat = FlatModel(described.build(federation.shape, federation.classes, seed))
+    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
+    algorithm = _with_noise(algorithm, noise, entropy)
+    check(algorithm, federation, budget, flat)
+    by = _accountant(algorithm, federation, accountant)
+
+    folder = _folder(algorithm, out, resume)
+    record = _record(algorithm, source, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
+    run = _run_id(folder, record) if resume else uuid.uuid4().hex
+
+    ledgers = Path(ledger) if ledger else folder.ledgers
+    enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
+    limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
+    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon)
+    fresh = _start(accounts, budget, flat)
+    randomness = _randomness(entropy, seed, accounts)
+    if not resume:
+        folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
+    state = folder.load_checkpoint(fresh) if resume else fresh
+    accounts.check_kept(state.paid)
+    site = Site(
+        run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
+        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit, record["hashes"]["model"],
+    )  # fmt: skip
+    engine = local_engine(site, flat.layout.size, workers)
+    public = range(len(federation.clients), len(federation.clients) + len(federation.public))
+    central = accounts.open(accounts.paths()[0]) if algorithm.scale == "round" else None
+    federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
+    metrics = folder.metrics()
+    metrics.forget_after(state.round)
+    every = evaluate_every or max(1, (budget.rounds or 25) // 25)
+    meter = _meter(accounts, budget, fresh, state, randomness)
+    recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
+    notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
+    return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
+
+
+def with_features(model: Buildable, federation: Federation) -> Federation:
+    """Every sample replaced, once, by the fixed features that the model is trained on: a function of that sample alone, so that
+    neighbours stay neighbours and no guarantee changes."""
+    with one_thread():  # small pieces of work, which a second thread would only wait for; and sums that it could change
+        features = feature_map(model, federation.shape)
+        if features is None:
+            return federation
+        key = (model.name, model.options, federation.train.sha256, federation.test.sha256)
+        if key not in _FEATURES:
+            _FEATURES.clear()
+            _FEATURES[key] = features(federation.train.x), features(federation.test.x)
+    train, test = _FEATURES[key]
+    return replace(federation, train=replace(federation.train, x=train), test=replace(federation.test, x=test))
+
+
+_FEATURES: dict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = {}
+"""Those that were made last, for runs one after another on the same data."""
+
+
+def _everyone(federation: Federation) -> Sequence[torch.Tensor]:
+    """Clients, then public clients; a population stays described."""
+    return federation.clients if federation.described else (*federation.clients, *federation.public)
+
+
+def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
+    """What would fail in the first round is refused before anything is written."""
+    if algorithm.unit == "sample":
+        refuse_batch_statistics(model.module)
+        if federation.described:
+            raise DpflError(
+                "Clients that are drawn may share samples, so no guarantee for samples holds; use another partition."
+            )
+    if algorithm.own_accounts and federation.described:
+        raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
+    if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
+        raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+    if algorithm.local.objective != CrossEntropy():
+        with evaluating(model.module):
+            final_layer(model, federation.train.x[:1])
+    _check_centre(algorithm, federation, model)
+    algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
+    algorithm.clients.deviation()
+    _check_batches(algorithm, federation)
+    if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
+        raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
+    if algorithm.steps.asks_public and not federation.public:
+        raise DpflError("Estimates from public data need public clients: set data.public_clients.")
+
+
+def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel) -> None:
+    span, size = model.layout.centre, torch.Size(federation.shape).numel()
+    if algorithm.centre and span and (found := span.stop - span.start) != size:
+        raise DpflError(f"The model's {CENTRE} has {found} numbers, but a sample has {size}: rename it, or ask for no mean.")
+
+
+def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
+    batches = algorithm.samples.sampling if algorithm.samples else None
+    if isinstance(batches, FixedSize) and batches.size > (least := min(federation.sizes)):
+        raise DpflError(
+            f"Batches have {batches.size} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
+            "clients more."
+        )
+
+
+def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
+    if algorithm.unit == "none":
+        return ()
+    units = max(federation.sizes) if algorithm.unit == "sample" else len(federation.sizes)
+    whose = "the largest client's samples" if algorithm.unit == "sample" else "clients"
+    if budget.delta < 1 / units:
+        return ()
+    return (f"warning: delta {budget.delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
+
+
+def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) -> str:
+    release = algorithm.release
+    if release is None:
+        return "none"
+    return proving(name or default_for(release.event(len(federation.sizes)))).name
+
+
+def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
+    if resume:
+        if out is None:
+            raise DpflError("To resume a run, name its folder.")
+        return RunFolder.open(Path(out))
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return RunFolder.create(Path(out) if out else Path("runs") / f"{algorithm.name}-{now}-{uuid.uuid4().hex[:4]}")
+
+
+def _record(
+    algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
+    noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+) -> dict[str, Any]:  # fmt: skip
+    """The experiment as run: what was asked, and what it came to be."""
+    return {
+        "experiment": dict(experiment or {}),
+        "resolved": {
+            "seed": seed,
+            "entropy": entropy,
+            "noise": noise,
+            "accountant": by,
+            "model": model.name,
+            "model_options": {name: describe(value) for name, value in model.options},
+            "ledger": str(Path(ledger).resolve()) if ledger else None,
+            "budget": describe(budget),
+            "algorithm": describe(algorithm),
+            "clients": len(federation.sizes),
+            "partition": federation.how,
+        },
+        "hashes": {
+            "federation": federation.sha256,
+            "train": federation.train.sha256,
+            "test": federation.test.sha256,
+            "code": code_sha256(),
+            "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
+        },
+        "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
+    }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
+    """A resumed run must be the same experiment on the same data."""
+    before = folder.experiment()
+    if before.get("resolved") != without_none(record["resolved"]):
+        raise DpflError(
+            f"The experiment differs from that of the run in {folder.path}; resume it unchanged, or start a new one."
+        )
+    for what in ("federation", "model"):
+        if before.get("hashes", {}).get(what) != record["hashes"][what]:
+            thing = "data" if what == "federation" else "model"
+            raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
+    return str(before["run"]["id"])
+
+
+def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
+    if noise not in ("plain", "secure"):
+        raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
+    if noise == "secure" and entropy != "system":
+        raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
+    return algorithm.secured() if noise == "secure" else algorithm
+
+
+def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
+    if entropy not in ("keyed", "system"):
+        raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
+    if entropy == "system":
+        return SystemEntropy()
+    if accounts.algorithm.scale != "round":
+        return Keyed(seed)
+    ledger = accounts.open(accounts.paths()[0])
+    try:
+        return Keyed(seed, ledger.epoch(accounts.run))
+    finally:
+        ledger.close()
+
+
+def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:
+    algorithm = accounts.algorithm
+    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    remaining = accounts.remaining(horizon)
+    if remaining and not any(remaining):
+        raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
+    vector = model.read()
+    return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining)
+
+
+def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, randomness: Randomness) -> Meter | None:
+    """Epsilon of a run under way is shown where it is proven."""
+    algorithm = accounts.algorithm
+    if not fresh.remaining or algorithm.variant != "sound":
+        return None
+    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    kept = algorithm.releases_made(state.round, state.iterations)
+    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable else kept)
+
+
+def describe(value: Any) -> Any:
+    """Frozen parts as plain words and numbers, with the kind of each part."""
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: describe(getattr(value, field.name)) for field in fields(value)}
+        return {"kind": type(value).__name__} | named
+    if isinstance(value, (tuple, list)):
+        return [describe(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,0 +1,97 @@
+"""What is kept of a round: evaluation, a row of metrics, a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from dpfl.data import Dataset
+from dpfl.models import FlatModel, evaluate
+from dpfl.run.accounts import Meter
+from dpfl.run.folder import Metrics, Row, RunFolder
+from dpfl.server.coordinator import Coordinator
+from dpfl.server.state import PAST_NOISE
+
+VALIDATED = 2000
+
+
+class Progress(Protocol):
+    """Whoever watches a run."""
+
+    def start(self, job: Any) -> None: ...
+
+    def tell(self, row: Row) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Silent:
+    def start(self, job: Any) -> None: ...
+
+    def tell(self, row: Row) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Recorder:
+    folder: RunFolder
+    metrics: Metrics
+    model: FlatModel
+    test: Dataset
+    meter: Meter | None
+    every: int
+    progress: Progress
+
+    def close_round(self, coordinator: Coordinator) -> None:
+        """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
+        self.folder.save_checkpoint(coordinator.state)
+        self._show(coordinator)
+
+    def catch_up(self, coordinator: Coordinator) -> None:
+        """The round of the checkpoint, where a crash came before it was shown."""
+        if coordinator.state.round > self.metrics.last_round():
+            self._show(coordinator)
+
+    def _show(self, coordinator: Coordinator) -> None:
+        state = coordinator.state
+        accuracy, loss = self.evaluate(state.model) if state.round % self.every == 0 else (None, None)
+        adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
+        release = state.clients if coordinator.algorithm.scale == "round" else state.samples
+        row = Row(
+            round=state.round,
+            steps=state.tau,
+            iterations=state.iterations,
+            clients=state.shown,
+            accuracy=accuracy,
+            loss=loss,
+            epsilon=self.meter.at_most(coordinator.releases) if self.meter else None,
+            clip=release.clip.level if adapts and release else None,
+            bytes=state.bytes,
+            seconds=state.seconds,
+        )
+        self.metrics.add(row)
+        self.progress.tell(row)
+
+    def evaluate(self, vector: Tensor) -> tuple[float, float]:
+        self.model.load(vector)
+        return evaluate(self.model, self.test.x, self.test.y)
+
+    def validate(self, vector: Tensor) -> float:
+        """The loss on the first of the test samples, for systems that follow a public loss in every round."""
+        self.model.load(vector)
+        return evaluate(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
+
+    def finish(self, coordinator: Coordinator, accuracy: float, loss: float, epsilon: float | None) -> list[Row]:
+        """The last row gets the final figures; what the server had to remember of its noise is forgotten."""
+        if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
+            self.folder.save_checkpoint(coordinator.state)
+        rows = self.metrics.rows()
+        if rows:
+            rows[-1] = replace(rows[-1], accuracy=accuracy, loss=loss, epsilon=epsilon)
+            self.metrics.add(rows[-1])
+        self.metrics.export(self.folder.file("metrics.parquet"))
+        self.metrics.close()
+        return rows

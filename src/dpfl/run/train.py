@@ -1,0 +1,139 @@
+"""The round loop: one model over data that stays with its owners, inside every budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from dpfl.algorithms import Algorithm
+from dpfl.data import Federation
+from dpfl.engines import one_thread
+from dpfl.models import FlatModel
+from dpfl.node.node import Buildable
+from dpfl.privacy import Budget, PrivacyStatement, Refused
+from dpfl.run.folder import Row, vector_sha256
+from dpfl.run.prepare import Job, prepare
+from dpfl.run.recorder import Progress, Silent
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to."""
+
+    run: str
+    rounds: int
+    iterations: int
+    accuracy: float
+    loss: float
+    stopped_by: str
+    model_sha256: str
+    privacy: PrivacyStatement
+    history: Sequence[Row]
+    notes: Sequence[str]
+    lost: Sequence[str]
+    folder: Path
+    module: nn.Module
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
+        numbers = {name: _finite(getattr(self, name)) for name in names}
+        told = {"notes": list(self.notes), "lost": self._lost_told(), "folder": str(self.folder)}
+        return numbers | {"privacy": self.privacy.to_dict()} | told
+
+    def _lost_told(self) -> list[str]:
+        """At client level a name would say who was drawn, which stays with the server: only how many."""
+        if self.privacy.unit != "client" or not self.lost:
+            return list(self.lost)
+        return [f"{len(self.lost)} replies"]
+
+
+def train(
+    model: Buildable | nn.Module,
+    federation: Federation,
+    algorithm: Algorithm,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    out: Path | str | None = None,
+    workers: int = 1,
+    accountant: str | None = None,
+    ledger: Path | str | None = None,
+    entropy: str = "keyed",
+    noise: str = "plain",
+    evaluate_every: int | None = None,
+    progress: Progress | None = None,
+    resume: bool = False,
+    experiment: Mapping[str, Any] | None = None,
+) -> Result:
+    """Train until the first budget ends, and say what it cost in privacy.
+
+    Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
+    the clients, the privacy statement. The same seed gives the same model, on any number of workers, resumed or never stopped.
+    """
+    job = prepare(
+        model, federation, algorithm, budget, seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
+        entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
+        experiment=experiment,
+    )  # fmt: skip
+    job.recorder.progress.start(job)
+    try:
+        with closing(job.engine):
+            run_rounds(job)
+    finally:
+        job.recorder.progress.stop()
+    return finish(job)
+
+
+def run_rounds(job: Job) -> None:
+    coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
+    recorder.catch_up(coordinator)
+    while (order := coordinator.next_order()) is not None:
+        # A second thread of this process would take its time from the workers, and wait for them in a loop.
+        with one_thread():
+            replies = engine.run(order)
+            try:
+                coordinator.aggregate(replies)
+            except Refused:
+                coordinator.stopped_by = "epsilon"
+                break
+        coordinator.close_round(order.steps)
+        recorder.close_round(coordinator)
+
+
+def finish(job: Job) -> Result:
+    """Weights, statement and figures, from the state and the ledgers as they are."""
+    state, folder = job.coordinator.state, job.folder
+    accuracy, loss = job.recorder.evaluate(state.model)
+    privacy = job.accounts.statement(job.randomness)
+    history = job.recorder.finish(job.coordinator, accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
+    model: FlatModel = job.recorder.model
+    result = Result(
+        run=job.run,
+        rounds=state.round,
+        iterations=state.iterations,
+        accuracy=accuracy,
+        loss=loss,
+        stopped_by=job.coordinator.stopped_by,
+        model_sha256=vector_sha256(state.model),
+        privacy=privacy,
+        history=history,
+        notes=job.notes,
+        lost=tuple(job.coordinator.lost),
+        folder=folder.path,
+        module=model.module,
+    )
+    folder.save_model(state.model, model.layout)
+    folder.write_json("statement.json", privacy.to_dict())
+    folder.write_json("result.json", result.to_dict())
+    return result
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no nan and no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,243 @@
+"""An algorithm: parts that know nothing of each other, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from dpfl.errors import DpflError
+from dpfl.models import Layout
+from dpfl.node.objectives import CrossEntropy
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local
+from dpfl.privacy import Flat, PerLayer, Release, accountant
+from dpfl.privacy.events import Event, Spent, add, gaussian
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.noise import Gaussian, Planned
+from dpfl.privacy.release import Upload
+from dpfl.server.kept import Controls, Kept, LastModels
+from dpfl.server.schedules import Schedule
+from dpfl.server.steps import Fixed, Steps
+from dpfl.server.update import ServerUpdate
+from dpfl.server.weights import Uniform, Weights
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says of its own privacy: by an accountant, or by a formula in the number of releases."""
+
+    text: str
+    accountant: str | None = None
+    formula: Callable[[int], float] | None = None
+
+    def epsilon(self, stated: Spent, delta: float) -> float | None:
+        """For releases as the paper counts them."""
+        if self.formula:
+            return self.formula(sum(stated.values()))
+        return accountant(self.accountant).epsilon(stated, delta) if self.accountant else None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
+
+    `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
+    those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
+    once, for models that subtract it.
+    """
+
+    name: str
+    local: Local
+    steps: Steps
+    samples: Release | None = None
+    clients: Release = field(default_factory=Release)
+    weights: Weights = field(default_factory=Uniform)
+    server: ServerUpdate = field(default_factory=ServerUpdate)
+    variant: str = "sound"
+    claim: Claim = Claim("no privacy is claimed")
+    leaks: tuple[str, ...] = ()
+    uploads: Upload | None = None
+    controls: bool = False
+    schedule: Schedule | None = None
+    centre: MeanSurvey | None = None
+
+    def __post_init__(self) -> None:
+        private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
+        if len(private) > 1:
+            raise DpflError("Noise on samples, uploads and clients at once has no single unit; choose one of them.")
+        if self.clients.shared_by and not isinstance(self.weights, Uniform):
+            raise DpflError("Noise shared over clients needs uniform weights; weigh by size only with noise at the server.")
+        if not isinstance(self.steps, Fixed):
+            self._check_adaptive()
+        self._check_survey()
+        self._check_schedule()
+        if self.centre and self.scale != "step":
+            raise DpflError("The mean of the samples has noise for one sample; ask for it where steps have that noise, too.")
+        if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
+            raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
+        self._check_objective()
+        survey = self.weights.survey
+        shown = survey and survey.multiplier is None and not survey.trusted
+        exact = (self.steps.asks_raw, self.samples and self.samples.realised, shown)
+        if any(exact) != bool(self.leaks):
+            raise DpflError("What a system releases without noise must be named in its leaks, and nothing else.")
+        if self.variant == "sound" and self.leaks:
+            raise DpflError(f"A sound system releases nothing without noise, but this one does: {'; '.join(self.leaks)}.")
+
+    def _check_survey(self) -> None:
+        survey = self.weights.survey
+        if survey and survey.trusted != (self.scale == "round"):
+            raise DpflError(
+                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
+            )
+        if survey and not survey.trusted and self.unit == "client":
+            raise DpflError(
+                "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly."
+            )
+
+    def _check_schedule(self) -> None:
+        if self.schedule is None:
+            return
+        release = self.release
+        if release is None or self.scale == "upload" or not isinstance(release.clip, Flat) or not isinstance(self.steps, Fixed):
+            raise DpflError("A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.")
+        if self.schedule.follows and self.scale != "step":
+            raise DpflError("A clip that follows the clients' noisy gradients needs noise in their steps.")
+
+    def _check_objective(self) -> None:
+        if self.samples and self.local.objective != CrossEntropy():
+            raise DpflError(
+                "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the "
+                "sum of a round, or nowhere."
+            )
+        if self.local.objective.needs_last and (self.controls or self.scale == "round"):
+            raise DpflError(
+                "A client's last model is read off its single update, in the place of a control; use this objective without "
+                "controls, and with noise at the clients or nowhere."
+            )
+
+    def _check_adaptive(self) -> None:
+        if self.scale != "step":
+            raise DpflError("Adaptive steps go by the clients' noisy gradients; use them with noise on samples.")
+        if not isinstance(self.local.optimiser, SGD):
+            raise DpflError(
+                "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'."
+            )
+        if self.steps.extra and not (self.samples and isinstance(self.samples.clip, (Flat, PerLayer))):
+            raise DpflError("A slope that is paid for has a proof for flat and per-layer clips; use one of them.")
+        if self.samples and isinstance(self.samples.noise, Planned):
+            raise DpflError(
+                "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1."
+            )
+
+    @property
+    def scale(self) -> str:
+        """Where the noise is: in every `step` at a client, on its `upload`, on the sum of a `round`, or nowhere (`none`)."""
+        for name, release in (("step", self.samples), ("upload", self.uploads), ("round", self.clients)):
+            if release and release.private:
+                return name
+        return "none"
+
+    @property
+    def unit(self) -> str:
+        """Whom the noise protects: one sample, one client (everything that it has), or nobody."""
+        upload = self.uploads.protects if self.uploads else ""
+        return {"step": "sample", "upload": upload, "round": "client", "none": "none"}[self.scale]
+
+    @property
+    def kept(self) -> Kept | None:
+        """What the server keeps for each client from round to round."""
+        if self.controls:
+            return Controls()
+        return LastModels() if self.local.objective.needs_last else None
+
+    @property
+    def own_accounts(self) -> bool:
+        """Whether every client pays from a ledger of its own; else the federation has one."""
+        return self.scale in ("step", "upload")
+
+    @property
+    def release(self) -> Release | None:
+        """The release that carries the noise."""
+        return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
+
+    def with_noise(self, multiplier: float) -> Algorithm:
+        if self.scale == "step" and self.samples:
+            return replace(self, samples=self.samples.with_noise(multiplier))
+        if self.scale == "upload" and self.uploads:
+            return replace(self, uploads=replace(self.uploads, noise=Gaussian(multiplier)))
+        return replace(self, clients=self.clients.with_noise(multiplier))
+
+    def secured(self) -> Algorithm:
+        """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
+        field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
+        survey = self.weights.survey
+        if (survey and survey.multiplier is not None) or self.centre:
+            raise DpflError("privacy.noise = 'secure' does not cover label histograms or means; ask for none.")
+        if self.steps.extra or (self.schedule and self.schedule.follows):
+            raise DpflError("privacy.noise = 'secure' covers neither paid slopes nor noise that follows what was released.")
+        if field is None or self.release is None:
+            raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
+        return replace(self, **{field: self.release.secured()})  # type: ignore[arg-type]
+
+    def fitted(self, layout: Layout) -> Algorithm:
+        """For a model: releases of Haar coefficients have to know where its parameters end, and not every model is centred."""
+        ends = (*layout.offsets[1:], layout.size)
+        samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
+        centre = self.centre if layout.centre else None
+        return replace(self, samples=samples, clients=self.clients.fitted(ends), centre=centre)
+
+    def over(self, rounds: int | None, population: int) -> Algorithm:
+        """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
+        if self.schedule is None and not self.clients.whole_run:
+            return self
+        if rounds is None:
+            raise DpflError("A release that changes from round to round is planned for all of them; give budget.rounds.")
+        schedule = self.schedule.over(rounds) if self.schedule else None
+        return replace(self, schedule=schedule, clients=self.clients.over(rounds, population))
+
+    def event(self, population: int) -> Event:
+        """What one release costs in truth: it has no guarantee where raw values come with it."""
+        assert self.release is not None
+        return gaussian(0.0) if self.steps.asks_raw else self.release.event(population)
+
+    def spending(self, releases: int, population: int) -> Spent:
+        """What so many releases cost, at most, from the first on."""
+        return {self.event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def stated(self, releases: int, population: int) -> Spent:
+        """What the paper counts them as."""
+        return {self.stated_event(population): releases} if self.schedule is None else self._scheduled(releases, population)
+
+    def _scheduled(self, releases: int, population: int) -> Spent:
+        assert self.schedule is not None
+        assert self.release is not None
+        each, spent = self.releases_in(1), dict[Event, int]()
+        for number, made in enumerate(range(0, releases, each)):
+            event = self.schedule.least(self.release, number).event(population)
+            spent = add(spent, event, min(each, releases - made))
+        return spent
+
+    @property
+    def before(self) -> Spent:
+        """What is released once, before the first round."""
+        asked = [survey for survey in (self.weights.survey, self.centre) if survey and not survey.trusted]
+        spent: Spent = {}
+        for survey in asked:
+            spent = add(spent, survey.event, 1)
+        return spent
+
+    def stated_event(self, population: int) -> Event:
+        """What the paper counts it as."""
+        assert self.release is not None
+        return self.release.stated_event(population)
+
+    def releases_in(self, rounds: int) -> int:
+        """How often the private release is made in this many rounds: every step, once a round, or once for all of them."""
+        if self.clients.whole_run:
+            return min(rounds, 1)
+        return self.steps.total(rounds) if self.scale == "step" else rounds
+
+    def releases_made(self, rounds: int, iterations: int) -> int:
+        """How often it was made in rounds that took so many iterations."""
+        return iterations + self.steps.extra * rounds if self.scale == "step" else self.releases_in(rounds)

@@ -1,0 +1,353 @@
+"""The server's side of a round: an order inside every budget, and the step that the replies give."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.errors import Diverged, DpflError
+from dpfl.node.task import Order, Reply, Task
+from dpfl.privacy import Budget, NoClip, PublicMedian, Quantile, Randomness, Release
+from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.randomness import scoped
+from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.kept import Kept
+from dpfl.server.state import PAST_NOISE, Federated, State
+from dpfl.server.steps import Facts, Seen, Situation
+
+
+class Coordinator:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        budget: Budget,
+        federated: Federated,
+        state: State,
+        randomness: Randomness,
+        probe: Callable[[Order], list[Reply]],
+        validate: Callable[[Tensor], float],
+    ) -> None:
+        self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
+        self.stopped_by = ""
+        self.lost: list[str] = []
+        self._randomness, self._probe, self._validate = randomness, probe, validate
+        self._weights = algorithm.weights.of(federated.declared) if state.weights is None else state.weights
+        self._facts = _facts(algorithm, budget, federated, state, self._weights)
+        self._clock = time.monotonic() - state.seconds
+        self._cohort: tuple[int, ...] = ()
+        self._paying: list[int] = []
+        self._taken = 0
+        self._public: dict[int, Mapping[str, np.ndarray]] = {}
+
+    def next_order(self) -> Order | None:
+        """1: the cohort and tau, inside every budget; None is the end."""
+        state = self.state
+        if self.stopped_by or self._out_of_time() or self._out_of_privacy():
+            return None
+        self._find_weights()
+        self._find_centre()
+        if self.stopped_by:
+            return None
+        self._find_public_clip()
+        self._follow_schedule()
+        steps = self._steps()
+        rng = self._randomness.generator("cohort", state.round)
+        drawn = state.clients.sampling.draw(len(self.federated.declared), rng, state.round)
+        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
+        if not self._send(self.clients_shown):
+            return None
+        self._taken = steps
+        self._ask_public(steps)
+        return self._order(self._cohort, steps, state.clients)
+
+    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | MeanSurvey | None = None) -> Order:
+        state = self.state
+        task = Task(
+            state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
+            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey, slope=self._extra > 0,
+        )  # fmt: skip
+        tasks = tuple(replace(task, client=client) for client in clients)
+        keeping = self.algorithm.kept
+        sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
+        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), sent)
+
+    @property
+    def _left_to_plan(self) -> int:
+        """How many releases of the present kind are still to come; 0 where that is not known."""
+        if self.budget.rounds is None or self.algorithm.schedule:
+            return 0
+        return max(self.algorithm.releases_in(self.budget.rounds) - self.releases, 0)
+
+    def _kept(self, keeping: Kept) -> Tensor:
+        if self.state.kept is None:
+            self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
+        return self.state.kept
+
+    @property
+    def _extra(self) -> int:
+        return self.algorithm.steps.extra
+
+    def _left(self, account: int) -> int:
+        """Releases that an account leaves for steps."""
+        return self.state.remaining[account] - self._extra
+
+    @property
+    def releases(self) -> int:
+        """How many of its private releases the run has made."""
+        return self.algorithm.releases_made(self.state.round, self.state.iterations)
+
+    @property
+    def clients_shown(self) -> int:
+        """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
+        if self.algorithm.scale == "round":
+            return round(self.state.clients.sampling.expected(len(self.federated.declared)))
+        return len(self._cohort)
+
+    def _steps(self) -> int:
+        """tau, inside what privacy leaves to the client that has least."""
+        state, each = self.state, self.algorithm.scale == "step"
+        lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
+        left = min((left for left in lefts if left > 0), default=MOST)
+        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
+        return min(self.algorithm.steps.next(now), left)
+
+    def _out_of_time(self) -> bool:
+        self.state.seconds = time.monotonic() - self._clock
+        if self.budget.rounds is not None and self.state.round >= self.budget.rounds:
+            self.stopped_by = "rounds"
+        elif self.budget.seconds is not None and self.state.seconds >= self.budget.seconds:
+            self.stopped_by = "seconds"
+        return bool(self.stopped_by)
+
+    def _out_of_privacy(self) -> bool:
+        if self.algorithm.unit != "none" and not any(self._left(account) > 0 for account in range(len(self.state.remaining))):
+            self.stopped_by = "epsilon"
+        return bool(self.stopped_by)
+
+    def _send(self, clients: int) -> bool:
+        """Count the model down and the update up, four bytes a number; no budget is exceeded."""
+        traffic = 2 * 4 * self.federated.layout.size * clients
+        if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
+            self.stopped_by = "bytes"
+            return False
+        self.state.bytes += traffic
+        return True
+
+    def _find_weights(self) -> None:
+        """Once, before the first round: weights that clients are asked for, by a release that they pay for."""
+        survey, declared = self.algorithm.weights.survey, self.federated.declared
+        if survey is None or self.state.weights is not None:
+            return
+        answers = self._answers(survey, range(len(declared)))
+        if self.stopped_by:
+            return
+        self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
+        self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+
+    def _find_centre(self) -> None:
+        """Before the first round: the mean of all samples, by a release that clients pay for, into the model's own entry.
+
+        Whoever has no room for a step after it is not asked to pay.
+        """
+        asked, span, declared = self.algorithm.centre, self.federated.layout.centre, self.federated.declared
+        if asked is None or span is None or self.state.round > 0:
+            return
+        found = self._answers(asked, [client for client in range(len(declared)) if self._left(client) > 0])
+        if answers := {client: torch.from_numpy(answer) for client, answer in found.items()}:
+            self.state.vector = self.state.vector.clone()
+            self.state.vector[span] = asked.combined(answers, declared)
+
+    def _answers(self, survey: Survey | MeanSurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
+        """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
+        if not self._send(len(clients)):
+            return {}
+        replies = self._probe(self._order(clients, 0, self.state.clients, survey))
+        silent = [reply for reply in replies if reply.raw is None]
+        self.lost += [f"before round 1, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
+        return {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
+
+    def _ask_public(self, steps: int) -> None:
+        """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
+        if not self.algorithm.steps.asks_public or self.state.samples is None:
+            return
+        order = self._order(self.federated.public, steps, self.state.clients)
+        bare = replace(self.state.samples, noise=None)
+        tasks = tuple(replace(task, samples=bare, raw=True, slope=False) for task in order.tasks)
+        replies = self._probe(replace(order, tasks=tasks))
+        self._public = {reply.client: reply.raw for reply in replies if reply.raw is not None}
+
+    def _follow_schedule(self) -> None:
+        """The release of this round, where it changes from round to round."""
+        schedule, first, state = self.algorithm.schedule, self.algorithm.release, self.state
+        if schedule is None or first is None:
+            return
+        release = schedule.now(first, state.round, state.memory)
+        if self.algorithm.scale == "step":
+            state.samples = release
+        else:
+            state.clients = release
+        self._facts = _facts(self.algorithm, self.budget, self.federated, state, self._weights)
+
+    def _find_public_clip(self) -> None:
+        """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
+        clip = self.state.clients.clip
+        if not isinstance(clip, PublicMedian):
+            return
+        unclipped = Release(self.state.clients.sampling, NoClip())
+        replies = self._probe(self._order(self.federated.public, self._steps(), unclipped))
+        norms = [float(reply.update.norm()) for reply in replies if reply.update is not None]
+        self.state.clients = replace(self.state.clients, clip=clip.adapt(norms))
+
+    def aggregate(self, replies: Sequence[Reply]) -> None:
+        """3: weigh, sum, noise, and the server's step."""
+        state = self.state
+        good = self._usable(replies)
+        self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
+        size = self.federated.layout.size
+        if self.algorithm.scale == "round":
+            total = weighted_sum(good, self._weights, size)
+            randomness = self._debit_federation(total, sum(reply.inside for reply in good))
+            update = self._noisy(total, len(good), randomness).div_(self._divisor)
+            self._adapt_quantile(good, randomness)
+        else:
+            update = mean(good, self._weights, size)
+        sent = state.vector
+        rng = self._randomness.generator("noise on the way down", state.round)
+        state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update, rng)
+        self._keep_variances_positive()
+        state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
+        if self.algorithm.scale != "round":
+            self._learn(good, sent)
+
+    @property
+    def _divisor(self) -> float:
+        """Fixed before the draw: the expected cohort, times the mean weight as far as it is public."""
+        declared = self.federated.declared
+        return self.state.clients.sampling.expected(len(declared)) * self.algorithm.weights.usual(declared)
+
+    def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
+        state, rng = self.state, randomness.generator("server noise", self.state.round)
+        noise = state.clients.noise
+        if not isinstance(noise, BandedNoise):
+            return noisy_sum(total, replies, state.clients, rng)
+        past = state.memory.get(PAST_NOISE, total.new_empty(0, len(total)))
+        noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
+        return noisy
+
+    def _learn(self, good: Sequence[Reply], sent: Tensor) -> None:
+        """What is taken from the round for the next: released updates, and raw values where the step policy asks for them."""
+        updates = {reply.client: reply.update for reply in good if reply.update is not None}
+        if not updates:
+            return
+        raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
+        seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public), self.state.memory
+        if keeping := self.algorithm.kept:
+            self.state.kept = keeping.renewed(self._kept(keeping), seen)
+        self.state.memory = self.algorithm.steps.learn(seen, memory)
+        if self.algorithm.schedule:
+            self.state.memory |= self.algorithm.schedule.learn(seen, lambda: self._validate(self.state.vector), memory)
+
+    def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
+        """Refusals and failures cost their own reply; a client whose loss is not a number ends the run."""
+        good = []
+        for reply in replies:
+            if reply.diverged:
+                raise Diverged(
+                    f"Training diverged at client {reply.client} in round {self.state.round + 1}: {reply.failed} "
+                    "The last good checkpoint is kept; lower the learning rate, then start anew."
+                )
+            if reply.refused and self.algorithm.own_accounts:
+                self.state.remaining[reply.client] = 0
+            problem = reply.refused or reply.failed or _fault(reply.update, self.federated.layout.size)
+            if problem:
+                self.lost.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
+            else:
+                good.append(reply)
+        if replies and not good and not any(reply.refused for reply in replies):
+            raise DpflError(f"No reply of round {self.state.round + 1} can be used; the last: {self.lost[-1]}")
+        return good
+
+    def _debit_federation(self, total: Tensor, inside: int) -> Randomness:
+        """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists.
+
+        A round that is made again after a crash is the same release only if the same sum and count come out: these name it,
+        and key its noise.
+        """
+        ledger, state = self.federated.ledger, self.state
+        assert ledger is not None
+        name = f"{_digest(state.vector, total)}-{inside}"
+        fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
+        entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
+        if state.clients.whole_run:
+            entry = f"{self.federated.run}/all rounds"
+        event = state.clients.event(len(self.federated.declared))
+        ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, self._left_to_plan)
+        return scoped(self._randomness, name)
+
+    def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
+        """Only after the noisy sum is made with the level that the clients used."""
+        release = self.state.clients
+        if isinstance(release.clip, Quantile):
+            rng = randomness.generator("count noise", self.state.round)
+            expected = release.sampling.expected(len(self.federated.declared))
+            fraction = noisy_inside_fraction(replies, release.clip, expected, rng)
+            self.state.clients = replace(release, clip=release.clip.adapt(fraction))
+
+    def _keep_variances_positive(self) -> None:
+        layout = self.federated.layout
+        for entry, name in enumerate(layout.names):
+            if name.endswith("running_var"):
+                self.state.vector[layout.span(entry)].clamp_(min=1e-5)
+
+    def close_round(self, steps: int) -> None:
+        """4: count what the round used."""
+        state = self.state
+        if self.algorithm.own_accounts:
+            releases = steps + self._extra if self.algorithm.scale == "step" else 1
+            for client in self._cohort:
+                state.remaining[client] = max(0, state.remaining[client] - releases)
+            for client in self._paying:
+                state.paid[client] += releases
+        elif self.algorithm.scale == "round" and not self.algorithm.clients.whole_run:
+            state.remaining[0] -= 1
+            state.paid[0] += 1
+        state.shown = self.clients_shown
+        state.round += 1
+        state.tau = steps
+        state.iterations += steps
+
+
+def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
+    samples = state.samples
+    batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
+    clip = samples.clip.level if samples else 0.0
+    multiplier = samples.deviation() / clip if samples else 0.0
+    rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
+    energy = samples.energy(parameters) if samples else 0.0
+    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
+
+
+def _digest(*tensors: Tensor) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
+
+
+def _fault(update: Tensor | None, size: int) -> str:
+    if update is None or update.shape != (size,):
+        return "its update has the wrong shape and was dropped"
+    # A sum that is finite has finite terms; one that is not may also have overflowed.
+    finite = torch.isfinite(update.sum()) or torch.isfinite(update).all()
+    return "" if finite else "its update is not finite and was dropped"

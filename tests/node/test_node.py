@@ -1,0 +1,419 @@
+import math
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel, from_module
+from dpfl.node.node import Node, Site, ledger_path
+from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local, Reply, Task
+from dpfl.privacy import (
+    All,
+    FixedSize,
+    Flat,
+    Gaussian,
+    Keyed,
+    Ledger,
+    Limit,
+    NoClip,
+    PerLayer,
+    Poisson,
+    Release,
+    SystemEntropy,
+    accountant,
+)
+from dpfl.privacy.clip import Model
+from dpfl.privacy.release import Upload
+
+FEATURES, CLASSES, IMAGES = 12, 4, 60
+SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
+EVENT = SAMPLES.event(30)
+PRIVATE = Task(round=3, client=1, steps=2, local=Local(SGD(0.5)), clients=Release(), samples=SAMPLES)
+PLAIN = replace(PRIVATE, samples=None)
+
+
+def network(width: int = 8) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, width), nn.Tanh(), nn.Linear(width, CLASSES))
+
+
+def site(folder: Path, module: nn.Module | None = None, run: str = "first", **options: Any) -> Site:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(IMAGES, FEATURES, generator=generator)
+    y = torch.randint(CLASSES, (IMAGES,), generator=generator)
+    clients = (torch.arange(30), torch.arange(30, 60))
+    described = from_module(module or network())
+    plain = Site(run, described, CLASSES, x, y, clients, (30, 30), Keyed(0), folder)
+    return replace(plain, **options)
+
+
+def start(module: nn.Module | None = None) -> Tensor:
+    return FlatModel(module or network()).read()
+
+
+def work(where: Site, task: Task = PRIVATE, vector: Tensor | None = None, digest: str = "a") -> Reply:
+    node = Node(where)
+    try:
+        return node.work(task, start() if vector is None else vector, digest)
+    finally:
+        node.close()
+
+
+def spent(folder: Path, client: int = 1) -> dict[Any, int]:
+    ledger = Ledger.read(ledger_path(folder, client))
+    try:
+        return ledger.spent()
+    finally:
+        ledger.close()
+
+
+class Watcher(nn.Module):
+    """Reads the ledger, through a connection of its own, whenever it is shown an image."""
+
+    folder: ClassVar[Path]
+    seen: ClassVar[list[dict[Any, int]]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        Watcher.seen.append(spent(Watcher.folder))
+        return self.layer(x)
+
+
+class Collapses(Watcher):
+    def forward(self, x: Tensor) -> Tensor:
+        raise MemoryError("the machine gave way")
+
+
+def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Between the owner's consent and the flush to disk: as long as training takes, and `then`."""
+    flush, await_, trained = Ledger._flush, Node._await, threading.Event()
+
+    def awaited(self: Node, *values: Any) -> None:
+        trained.set()
+        await_(self, *values)
+
+    def slowly(self: Ledger) -> None:
+        with self._errors(), self._undone_on_failure():
+            assert trained.wait(timeout=60)
+            then()
+        flush(self)
+
+    monkeypatch.setattr(Ledger, "_flush", slowly)
+    monkeypatch.setattr(Node, "_await", awaited)
+
+
+def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_disk(monkeypatch, lambda: None)
+    Watcher.folder, Watcher.seen = tmp_path, []
+    node = Node(site(tmp_path, Watcher()))
+    reply = node.work(PRIVATE, start(Watcher()), "model")
+    assert reply.update is not None
+    assert spent(tmp_path) == {EVENT: 2}
+    assert Watcher.seen, "it trained"
+    assert all(held == {} for held in Watcher.seen), "and it did so while the disk was written"
+    node.close()
+
+
+def test_a_disk_that_fails_after_training_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    slow_disk(monkeypatch, full)
+    with pytest.raises(DpflError, match="nothing was released"):
+        work(site(tmp_path))
+    assert spent(tmp_path) == {}
+
+
+def test_the_debit_is_awaited_where_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow_disk(monkeypatch, lambda: None)
+    node = Node(site(tmp_path, Collapses()))
+    with pytest.raises(MemoryError):
+        node.work(PRIVATE, start(Collapses()), "model")
+    assert spent(tmp_path) == {EVENT: 2}
+    node.close()
+
+
+def test_a_crash_in_training_leaves_the_debit_in_the_ledger_and_no_update(tmp_path: Path) -> None:
+    with pytest.raises(MemoryError):
+        work(site(tmp_path, Collapses()), vector=start(Collapses()))
+    assert spent(tmp_path) == {EVENT: 2}
+
+
+def test_only_the_client_that_works_is_debited(tmp_path: Path) -> None:
+    work(site(tmp_path))
+    assert spent(tmp_path, 1) == {EVENT: 2}
+    assert not ledger_path(tmp_path, 0).exists()
+
+
+def affordable(limit: Limit) -> int:
+    return limit.remaining({}, EVENT)
+
+
+def test_a_client_over_budget_refuses_says_so_and_releases_nothing(tmp_path: Path) -> None:
+    limit = Limit(10.0, 1e-5, "rdp")
+    most = affordable(limit)
+    assert most > 0
+    reply = work(site(tmp_path, limit=limit), replace(PRIVATE, steps=most + 1))
+    assert reply.update is None
+    assert "budget" in reply.refused
+    assert "epsilon 10" in reply.refused
+    assert not reply.failed
+    assert not reply.diverged
+    assert spent(tmp_path) == {}
+    kept = work(site(tmp_path, limit=limit), replace(PRIVATE, steps=most))
+    assert kept.update is not None
+    assert accountant("rdp").epsilon(spent(tmp_path), 1e-5) <= 10.0
+
+
+def test_the_owner_s_own_limit_holds_whatever_the_run_says(tmp_path: Path) -> None:
+    """Fault: the budget enforced by the server instead of at the node that owns the data."""
+    Ledger.open(ledger_path(tmp_path, 1), "client 1", "sample", Limit(0.01, 1e-5, "rdp")).close()
+    reply = work(site(tmp_path, limit=Limit(100.0, 1e-5, "rdp")))
+    assert reply.refused
+    assert reply.update is None
+    assert spent(tmp_path) == {}
+
+
+def test_data_with_nan_gives_a_reply_marked_diverged_and_no_update(tmp_path: Path) -> None:
+    where = site(tmp_path)
+    where.x[45] = math.nan
+    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0)))
+    reply = work(where, whole)
+    assert reply.diverged
+    assert "not finite" in reply.failed
+    assert reply.update is None
+    assert sum(spent(tmp_path).values()) == 2
+
+
+def test_two_runs_with_one_seed_on_one_ledger_never_share_their_noise(tmp_path: Path) -> None:
+    empty = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1e-9)), steps=1)
+    first = work(site(tmp_path, run="first"), empty).update
+    second = work(site(tmp_path, run="second"), empty).update
+    assert first is not None
+    assert second is not None
+    correlation = torch.corrcoef(torch.stack([first, second]))[0, 1]
+    assert abs(float(correlation)) < 0.5
+    assert sum(spent(tmp_path).values()) == 2
+
+
+def test_a_task_that_is_replayed_gives_the_same_update_and_is_debited_once(tmp_path: Path) -> None:
+    first, again = work(site(tmp_path)), work(site(tmp_path))
+    assert torch.equal(first.update, again.update)
+    assert spent(tmp_path) == {EVENT: 2}
+
+
+def test_a_replay_gives_the_same_update_even_after_another_run_used_the_ledger(tmp_path: Path) -> None:
+    first = work(site(tmp_path, run="first"))
+    work(site(tmp_path, run="second"))
+    assert torch.equal(work(site(tmp_path, run="first")).update, first.update)
+    assert spent(tmp_path) == {EVENT: 4}
+
+
+@pytest.mark.parametrize(
+    ("task", "digest"),
+    [
+        (replace(PRIVATE, round=4), "a"),
+        (replace(PRIVATE, steps=3), "a"),
+        (replace(PRIVATE, local=Local(SGD(0.25))), "a"),
+        (replace(PRIVATE, samples=replace(SAMPLES, clip=Flat(2.0))), "a"),
+        (PRIVATE, "b"),
+    ],
+)
+def test_another_round_task_or_model_is_another_debit(tmp_path: Path, task: Task, digest: str) -> None:
+    work(site(tmp_path))
+    work(site(tmp_path), task, digest=digest)
+    assert sum(spent(tmp_path).values()) == 2 + task.steps
+
+
+@pytest.mark.parametrize("part", ["x", "y"])
+def test_a_changed_data_set_under_the_same_run_and_round_is_debited_again(tmp_path: Path, part: str) -> None:
+    work(site(tmp_path))
+    changed = site(tmp_path)
+    if part == "x":
+        changed.x[40] += 1
+    else:
+        changed.y[40] = (changed.y[40] + 1) % CLASSES
+    work(changed)
+    assert spent(tmp_path) == {EVENT: 4}
+
+
+def test_another_client_s_images_do_not_make_it_another_release(tmp_path: Path) -> None:
+    work(site(tmp_path))
+    changed = site(tmp_path)
+    changed.x[0] += 1
+    work(changed)
+    assert spent(tmp_path) == {EVENT: 2}
+
+
+def noise_only(where: Site, digest: str = "a", vector: Tensor | None = None) -> Tensor:
+    """What an (almost surely) empty batch releases: the noise itself."""
+    update = work(where, replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1e-9)), steps=1), vector, digest).update
+    assert update is not None
+    return update
+
+
+@pytest.mark.parametrize("what", ["model", "data"])
+def test_a_second_release_under_the_same_run_and_round_has_noise_of_its_own(tmp_path: Path, what: str) -> None:
+    """Fault: noise seeds replayed. Whoever sees two sums with one noise subtracts it, and no epsilon holds."""
+    first = noise_only(site(tmp_path))
+    other = site(tmp_path)
+    other.x[40] += 1 if what == "data" else 0
+    second = noise_only(other, digest="b" if what == "model" else "a")
+    assert sum(spent(tmp_path).values()) == 2
+    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.5
+
+
+def test_under_system_entropy_every_answer_is_new_and_every_answer_is_debited(tmp_path: Path) -> None:
+    first = work(site(tmp_path, randomness=SystemEntropy()))
+    second = work(site(tmp_path, randomness=SystemEntropy()))
+    assert not torch.equal(first.update, second.update)
+    assert spent(tmp_path) == {EVENT: 4}
+
+
+class Random(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(FEATURES, 8), nn.Dropout(0.5), nn.Linear(8, CLASSES))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("task", [PRIVATE, PLAIN])
+def test_torch_s_own_random_state_neither_changes_nor_matters(tmp_path: Path, task: Task) -> None:
+    vector, node = start(Random()), Node(site(tmp_path, Random()))
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    update = node.work(task, vector, "a").update.clone()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(8)
+    assert torch.equal(node.work(task, vector, "a").update, update)
+    node.close()
+
+
+def test_a_plain_task_needs_no_ledger_and_repeats_by_its_key(tmp_path: Path) -> None:
+    first = work(site(tmp_path), PLAIN)
+    assert torch.equal(first.update, work(site(tmp_path, run="second"), PLAIN).update)
+    assert not torch.equal(first.update, work(site(tmp_path), replace(PLAIN, round=4)).update)
+    assert not list(tmp_path.iterdir())
+
+
+def raw(folder: Path) -> Tensor:
+    update = work(site(folder), PLAIN).update
+    assert update is not None
+    return update
+
+
+@pytest.mark.parametrize("share", [0.1, 10.0])
+def test_difference_clipping_bounds_the_update_and_keeps_its_direction(tmp_path: Path, share: float) -> None:
+    unclipped = raw(tmp_path)
+    level = share * float(unclipped.norm())
+    reply = work(site(tmp_path), replace(PLAIN, clients=Release(clip=Flat(level))))
+    assert reply.inside == (share > 1)
+    assert float(reply.update.norm()) <= level
+    assert torch.allclose(reply.update, min(1.0, share) * unclipped, atol=2e-5 * float(unclipped.abs().max()))
+
+
+@pytest.mark.parametrize("share", [0.1, 10.0])
+def test_model_clipping_bounds_the_client_s_model_and_not_its_update(tmp_path: Path, share: float) -> None:
+    trained = start() + raw(tmp_path)
+    level = share * float(trained.norm())
+    reply = work(site(tmp_path), replace(PLAIN, clients=Release(clip=Model(level))))
+    assert reply.inside == (share > 1)
+    assert float((start() + reply.update).norm()) <= level * (1 + 1e-6)
+    assert torch.allclose(start() + reply.update, min(1.0, share) * trained, atol=2e-5)
+
+
+def test_per_layer_clipping_bounds_each_layer_and_the_whole(tmp_path: Path) -> None:
+    unclipped, level = raw(tmp_path), 0.01
+    update = work(site(tmp_path), replace(PLAIN, clients=Release(clip=PerLayer(level)))).update
+    first = FEATURES * 8 + 8
+    assert float(update.norm()) <= level
+    for layer in (update[:first], update[first:]):
+        assert float(layer.norm()) == pytest.approx(level / math.sqrt(2), rel=1e-4)
+    assert float(unclipped.norm()) > level
+
+
+@pytest.mark.parametrize("shared_by", [1, 4, 25])
+def test_shared_noise_has_its_share_of_the_variance(tmp_path: Path, shared_by: int) -> None:
+    wide = network(800)
+    vector = start(wide)
+    release = Release(FixedSize(1), Flat(0.5), Gaussian(2.0), shared_by=shared_by)
+    quiet = replace(PLAIN, clients=replace(release, noise=None, shared_by=None))
+    loud = replace(PLAIN, clients=release)
+    noise = work(site(tmp_path, wide), loud, vector).update - work(site(tmp_path, wide), quiet, vector).update
+    stated = 2.0 * 0.5 / math.sqrt(shared_by)
+    assert float(noise.std()) == pytest.approx(stated, rel=5 / math.sqrt(2 * len(noise)))
+
+
+def test_shared_noise_differs_between_clients_and_rounds(tmp_path: Path) -> None:
+    release = Release(FixedSize(1), Flat(1e-9), Gaussian(1e9), shared_by=1)
+    noises = [
+        work(site(tmp_path), replace(PLAIN, clients=release, client=client, round=round)).update
+        for client, round in ((0, 0), (1, 0), (0, 1))
+    ]
+    correlations = torch.corrcoef(torch.stack(noises)) - torch.eye(3)
+    assert float(correlations.abs().max()) < 0.5
+
+
+def test_without_shared_noise_a_client_level_upload_is_not_noised_at_the_client(tmp_path: Path) -> None:
+    at_the_server = replace(PLAIN, clients=Release(FixedSize(1), Flat(1e6), Gaussian(5.0)))
+    assert torch.equal(work(site(tmp_path), at_the_server).update, raw(tmp_path))
+
+
+def test_an_unclipped_upload_is_the_difference_itself(tmp_path: Path) -> None:
+    reply = work(site(tmp_path), replace(PLAIN, clients=Release(clip=NoClip())))
+    assert reply.inside
+    assert torch.equal(reply.update, raw(tmp_path))
+
+
+def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpfl.node.node.OPEN_LEDGERS", 1)
+    node = Node(site(tmp_path))
+    for round in range(2):
+        for client in (0, 1):
+            assert node.work(replace(PRIVATE, client=client, round=round), start(), "a").update is not None
+    node.close()
+    assert spent(tmp_path, 0) == spent(tmp_path, 1) == {EVENT: 4}
+
+
+@pytest.mark.parametrize("objective", [CrossEntropy(), Contrastive()])
+def test_another_vector_beside_the_model_is_another_release_with_noise_of_its_own(tmp_path: Path, objective: Objective) -> None:
+    """A correction of the gradients, or the client's own last model."""
+    upload = Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
+    task = replace(PLAIN, upload=upload, local=Local(SGD(0.5), objective=objective))
+    node = Node(site(tmp_path))
+    first, again, other = (node.work(task, start(), "a", start() + moved).update for moved in (0.1, 0.1, 0.2))
+    node.close()
+    assert torch.equal(first, again)
+    assert spent(tmp_path) == {upload.event(1): 2}
+    assert float((first - other).norm()) > 10, "what is clipped is at most 2 apart, so the noise differs"
+
+
+def test_a_last_model_is_compared_with_and_not_added_to_the_gradients(tmp_path: Path) -> None:
+    def update(mu: float, last: Tensor | None) -> Tensor:
+        node = Node(site(tmp_path))
+        found = node.work(replace(PLAIN, local=Local(SGD(0.5), objective=Contrastive(mu))), start(), "a", last).update
+        node.close()
+        assert found is not None
+        return found
+
+    last = torch.randn(len(start()), generator=torch.Generator().manual_seed(4))
+    assert torch.allclose(update(0.0, last), update(0.0, None), atol=1e-6)
+    assert float((update(1.0, last) - update(1.0, None)).norm()) > 1e-3
