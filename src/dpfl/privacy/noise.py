@@ -106,7 +106,7 @@ def radii(bits: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtyp
     uniform += 1
     uniform *= np.float32(2.0**-63)
     near_one = np.flatnonzero(uniform > _NEAR_ONE)
-    radius = np.sqrt(-2 * np.log(uniform))
+    radius: np.ndarray[Any, np.dtype[np.float32]] = np.sqrt(-2 * np.log(uniform))
     lacking = np.uint64(2**63) - np.abs(signed[near_one]).view(np.uint64)
     radius[near_one] = np.sqrt(-2 * np.log1p((lacking.astype(np.float64) + 0.5) * -(2.0**-63)))
     return radius
