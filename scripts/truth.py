@@ -8,8 +8,9 @@ from pathlib import Path
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
 from dpfl.audit import Finding, Report, audit
 from dpfl.audit.games import GAMES
-from dpfl.audit.inversion import draw, invert
+from dpfl.audit.inversion import invert
 from dpfl.privacy.statement import rounded_up
+from dpfl.report.inversion import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 20

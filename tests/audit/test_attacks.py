@@ -9,9 +9,10 @@ import torch
 
 from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
 from dpfl.audit.attacks import membership
-from dpfl.audit.inversion import draw, invert
+from dpfl.audit.inversion import invert
 from dpfl.audit.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
 from dpfl.engines import one_thread
+from dpfl.report.inversion import draw
 
 
 def test_the_ceiling_is_that_of_the_definition() -> None:

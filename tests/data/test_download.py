@@ -12,6 +12,7 @@ import pytest
 from dpfl.data import catalog
 from dpfl.data.download import REMOTES, Remote, get, unpack
 from dpfl.errors import DpflError
+from dpfl.report.download import watch
 from tests.data.writers import write_cifar10, write_mnist
 
 
@@ -45,24 +46,24 @@ def cifar10_archive(origin, folder):
         archive.add(folder / "cifar-10-batches-bin", "cifar-10-batches-bin")
 
 
-@pytest.mark.parametrize("progress", [True, False])
-def test_get_downloads_into_the_data_sets_own_folder(tmp_path, host, progress):
+@pytest.mark.parametrize("watched", [watch, None])
+def test_get_downloads_into_the_data_sets_own_folder(tmp_path, host, watched):
     address, origin = host
     write_mnist(origin)
     remotes = {"mnist": remote_of(origin, address)}
-    folder = get("mnist", tmp_path / "data", progress=progress, remotes=remotes)
+    folder = get("mnist", tmp_path / "data", watch=watched, remotes=remotes)
     assert folder == tmp_path / "data" / "mnist"
     assert len(catalog.mnist(tmp_path / "data").train) == 40
     for path in origin.iterdir():
         path.unlink()
-    assert get("mnist", tmp_path / "data", progress=False, remotes=remotes) == folder
+    assert get("mnist", tmp_path / "data", remotes=remotes) == folder
 
 
 def test_another_address_may_serve_the_files(tmp_path, host):
     address, origin = host
     write_mnist(origin)
     remotes = {"mnist": remote_of(origin, "http://origin.invalid")}
-    assert get("mnist", tmp_path / "data", base_url=address + "/", progress=False, remotes=remotes).is_dir()
+    assert get("mnist", tmp_path / "data", base_url=address + "/", remotes=remotes).is_dir()
 
 
 def test_a_wrong_hash_is_refused_and_leaves_nothing(tmp_path, host):
@@ -71,7 +72,7 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(tmp_path, host):
     remotes = {"mnist": remote_of(origin, address)}
     (origin / "t10k-images-idx3-ubyte.gz").write_bytes(b"something else")
     with pytest.raises(DpflError, match=r"t10k-images-idx3-ubyte.gz does not have the published hash"):
-        get("mnist", tmp_path / "data", progress=False, remotes=remotes)
+        get("mnist", tmp_path / "data", remotes=remotes)
     assert list((tmp_path / "data").rglob("t10k-images*")) == []
 
 
@@ -80,23 +81,23 @@ def test_no_network_is_said(tmp_path):
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(DpflError, match="could not be downloaded"):
-        get("mnist", tmp_path, base_url=address, progress=False)
+        get("mnist", tmp_path, base_url=address)
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path, host):
     with pytest.raises(DpflError, match=r"gzip.zip could not be downloaded"):
-        get("emnist-digits", tmp_path, base_url=host[0], progress=False)
+        get("emnist-digits", tmp_path, base_url=host[0])
 
 
 def test_an_archive_is_unpacked_and_removed(tmp_path, host):
     address, origin = host
     cifar10_archive(origin, tmp_path / "made")
     remotes = {"cifar10": remote_of(origin, address, REMOTES["cifar10"].unpacked)}
-    folder = get("cifar10", tmp_path / "data", progress=False, remotes=remotes)
+    folder = get("cifar10", tmp_path / "data", remotes=remotes)
     assert len(catalog.cifar10(tmp_path / "data").train) == 20
     assert not list(folder.rglob("*.gz"))
     (origin / "cifar-10-binary.tar.gz").unlink()
-    assert get("cifar10", tmp_path / "data", progress=False, remotes=remotes) == folder
+    assert get("cifar10", tmp_path / "data", remotes=remotes) == folder
 
 
 def test_an_archive_without_the_files_is_said(tmp_path, host):
@@ -105,7 +106,7 @@ def test_an_archive_without_the_files_is_said(tmp_path, host):
         archive.writestr("gzip/readme", "nothing")
     remotes = {"emnist": remote_of(origin, address, REMOTES["emnist"].unpacked)}
     with pytest.raises(DpflError, match="did not hold gzip/emnist-digits-train-images"):
-        get("emnist", tmp_path / "data", progress=False, remotes=remotes)
+        get("emnist", tmp_path / "data", remotes=remotes)
 
 
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/dpfl-escaped", "inside/../../escaped"])

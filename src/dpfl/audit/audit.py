@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
 from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
+from dpfl.audit.inversion import Draw
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
 from dpfl.errors import DpflError
@@ -31,7 +31,7 @@ def audit(
     canaries: int = 1000,
     seed: int = 0,
     games: Sequence[str] | None = None,
-    out: Path | None = None,
+    draw: Draw | None = None,
     tell: Callable[[str], None] = lambda game: None,
 ) -> Report:
     """Tries to refute what a system claims and what is proven of it; all bounds hold together with the confidence.
@@ -50,7 +50,7 @@ def audit(
         return Report(made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise")
     shared = len([game for game in chosen if game in BOUNDING]) or 1
     each = 1 - (1 - confidence) / shared
-    setting = Setting(made, delta, each, trials, runs, rounds, canaries, seed, out, Keyed(seed))
+    setting = Setting(made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed))
     findings = []
     for game, play in chosen.items():
         tell(game)

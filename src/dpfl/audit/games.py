@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit import attacks, inversion
@@ -41,7 +40,7 @@ class Setting:
     rounds: int = 4
     canaries: int = 1000
     seed: int = 0
-    out: Path | None = None
+    draw: inversion.Draw | None = None
     randomness: Randomness = field(default_factory=lambda: Keyed(0))
 
     @cached_property
@@ -159,10 +158,8 @@ def play_membership(setting: Setting) -> Finding:
 
 def play_inversion(setting: Setting) -> Finding:
     found, detail = inversion.invert(setting.algorithm, setting.seed), ""
-    if setting.out:
-        path = setting.out / f"{setting.algorithm.name}-{setting.algorithm.variant}-inversion.png"
-        inversion.draw(found, path, f"{setting.algorithm.name}, {setting.algorithm.variant}")
-        detail = f"; pictures in {path}"
+    if setting.draw:
+        detail = f"; pictures in {setting.draw(found, f'{setting.algorithm.name}, {setting.algorithm.variant}')}"
     return Finding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)
 
 

@@ -6,8 +6,8 @@ the sample exactly (Zhu et al. 2019 search for it; here it can be read off); noi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -39,6 +39,10 @@ class Rebuilt:
     def text(self) -> str:
         without, released = self.likeness
         return f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
+
+
+Draw = Callable[[Rebuilt, str], str]
+"""Makes a picture of what was rebuilt, for the system of this name; says where it is."""
 
 
 def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Rebuilt:
@@ -81,23 +85,3 @@ def _rebuilt(ground: Ground, update: Tensor) -> Tensor:
 
 def _correlation(one: Tensor, other: Tensor) -> float:
     return float(np.corrcoef(one.flatten().numpy(), other.flatten().numpy())[0, 1])
-
-
-def draw(rebuilt: Rebuilt, path: Path, title: str) -> None:
-    """The three pictures side by side."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    without, released = rebuilt.likeness
-    names = ("the client's image", f"rebuilt without the release ({without:.2f})", f"with the release ({released:.2f})")
-    figure, axes = pyplot.subplots(1, 3, figsize=(9, 3.4), constrained_layout=True)
-    for axis, picture, name in zip(axes, (rebuilt.image, rebuilt.without, rebuilt.released), names, strict=True):
-        axis.imshow(picture.numpy(), cmap="gray")
-        axis.set_title(name, fontsize="medium")
-        axis.set_axis_off()
-    figure.suptitle(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)

@@ -28,6 +28,7 @@ from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.statement import rounded_up
+from dpfl.report.inversion import into
 from dpfl.run.folder import RunFolder
 
 STYLES = {
@@ -78,8 +79,8 @@ def audit(
                 progress.print(f"game: {name}", highlight=False)
 
         report = play(
-            found.algorithm, delta=delta or found.delta, confidence=confidence, trials=trials, seed=seed, games=game, out=out,
-            tell=tell,
+            found.algorithm, delta=delta or found.delta, confidence=confidence, trials=trials, seed=seed, games=game,
+            draw=into(out) if out else None, tell=tell,
         )  # fmt: skip
         if found.folder and found.experiment:
             tell("membership, on the run's own model")

@@ -14,6 +14,7 @@ from dpfl.data.download import get as download
 from dpfl.data.partition import parse
 from dpfl.errors import DpflError
 from dpfl.report import holdings
+from dpfl.report.download import watch
 
 app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
 
@@ -27,7 +28,7 @@ def get(
 ) -> None:
     """Download a public data set and check its hashes."""
     console = Console()
-    folder = download(name, data_dir, progress=console.is_terminal)
+    folder = download(name, data_dir, watch=watch if console.is_terminal else None)
     console.print(f"{name} is in {folder}", highlight=False, soft_wrap=True)
 
 

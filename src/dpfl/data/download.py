@@ -5,20 +5,35 @@ from __future__ import annotations
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Protocol
 
 import pooch
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from dpfl.data.checks import suggest
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN
 from dpfl.data.folders import data_folder
 from dpfl.errors import DpflError
+
+
+class Bar(Protocol):
+    """Whoever watches a download, as pooch calls it: bytes so far of `total`."""
+
+    total: int
+
+    def update(self, count: int) -> None: ...
+
+    def reset(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Watch = Callable[[str], AbstractContextManager[Bar]]
+"""A bar for the file of this name, while it is fetched."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +88,7 @@ def get(
     name: str,
     folder: str | Path | None = None,
     base_url: str | None = None,
-    progress: bool = True,
+    watch: Watch | None = None,
     remotes: Mapping[str, Remote] = REMOTES,
 ) -> Path:
     """Download a data set into its own folder within the data folder, unless it is there; return its folder."""
@@ -86,7 +101,7 @@ def get(
     if remote.unpacked and all((target / file).is_file() for file in remote.unpacked):
         return target
     for file, known_hash in remote.hashes:
-        path = _fetch((base_url or remote.base_url).rstrip("/") + "/" + file, known_hash, target / file, progress)
+        path = _fetch((base_url or remote.base_url).rstrip("/") + "/" + file, known_hash, target / file, watch)
         if remote.unpacked:
             unpack(path, target)
             path.unlink()
@@ -127,10 +142,10 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     yield member.name, content
 
 
-def _fetch(url: str, known_hash: str, path: Path, progress: bool) -> Path:
+def _fetch(url: str, known_hash: str, path: Path, watch: Watch | None) -> Path:
     pooch.get_logger().setLevel("WARNING")
     try:
-        with _progress_bar(path.name, progress) as bar:
+        with watch(path.name) if watch else nullcontext(False) as bar:
             downloader = pooch.HTTPDownloader(progressbar=bar, timeout=60)
             return Path(pooch.retrieve(url, known_hash, path.name, path.parent, downloader=downloader))
     except ValueError as error:
@@ -140,31 +155,3 @@ def _fetch(url: str, known_hash: str, path: Path, progress: bool) -> Path:
             f"{url} could not be downloaded to {path.parent} ({type(error).__name__}): check the network and "
             "the folder, or put the file there by hand."
         ) from error
-
-
-class _Bar:
-    """A rich progress bar that looks to pooch like one of tqdm."""
-
-    def __init__(self, progress: Progress, name: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(name, total=None)
-        self.total = 0
-
-    def update(self, count: int) -> None:
-        self._progress.update(self._task, total=self.total, advance=count)
-
-    def reset(self) -> None:
-        self._progress.reset(self._task)
-
-    def close(self) -> None:
-        self._progress.stop()
-
-
-@contextmanager
-def _progress_bar(name: str, shown: bool) -> Iterator[_Bar | bool]:
-    if not shown:
-        yield False
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns) as progress:
-        yield _Bar(progress, name)
