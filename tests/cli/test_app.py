@@ -181,6 +181,15 @@ def test_a_delta_that_gives_a_record_away_is_warned_of(capsys, tmp_path):
     assert any("delta 0.01 is not below" in note for note in json.loads(out)["notes"])
 
 
+def test_a_warning_stays_with_quiet_and_in_the_statement(capsys, tmp_path):
+    settings = ("--set", "budget.delta=0.01", "--set", "budget.rounds=1")
+    code, out, err = dpfl(capsys, "run", *SMALL, *settings, "--out", tmp_path / "r", "--quiet")
+    assert code == 0
+    assert "delta 0.01 is not below" in err
+    assert "delta 0.01 is not below" in out
+    assert "delta 0.01 is not below" in json.loads((tmp_path / "r" / "statement.json").read_text())["warnings"][0]
+
+
 def test_a_missing_or_broken_file_gets_a_sentence(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("DPFL_DATA", raising=False)
     assert "dpfl data get mnist" in refused(capsys, "run", "--set", "data.name=mnist", "--data-dir", tmp_path)

@@ -12,7 +12,7 @@ from dpfl.privacy.statement import figure
 
 KEYS = {
     "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
-    "releases", "stated", "assumptions",
+    "releases", "stated", "assumptions", "noise", "warnings",
 }  # fmt: skip
 
 
@@ -103,6 +103,20 @@ def test_assumptions_and_unaccounted_releases_have_a_line_each():
     both = statement(assumptions=("one", "two"), unaccounted=("three", "four"))
     assert [text for heading, text in both.lines() if heading == "assumes"] == ["one", "two"]
     assert [text for heading, text in both.lines() if heading == "not accounted for"] == ["three", "four"]
+
+
+def test_a_warning_is_part_of_the_statement():
+    warned = statement(warnings=("delta 0.5 is not below 1/100",))
+    assert json.loads(warned.to_json())["warnings"] == ["delta 0.5 is not below 1/100"]
+    assert dict(warned.lines())["warning"] == "delta 0.5 is not below 1/100"
+    assert "warning" not in dict(statement().lines())
+
+
+@pytest.mark.parametrize("noise", ["floating-point", "secure"])
+def test_a_statement_says_which_noise_it_was(noise):
+    assert json.loads(statement(noise=noise).to_json())["noise"] == noise
+    assert dict(statement(noise=noise).lines())["noise"].startswith(noise)
+    assert "noise" not in dict(statement(noise="none").lines())
 
 
 @given(st.floats(0, 1e4))

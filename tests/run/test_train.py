@@ -26,6 +26,7 @@ from dpfl.node.node import Node
 from dpfl.node.task import Task
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.run.folder import Row, RunFolder
+from dpfl.run.train import diverging
 from tests.conftest import MODEL, StopsAfter, small_federation
 
 Train = Callable[..., dpfl.Result]
@@ -100,9 +101,28 @@ def test_system_entropy_gives_another_model_every_time(
     assert not any("seed" in assumption for assumption in first.privacy.assumptions)
 
 
-def test_keyed_randomness_is_named_among_the_assumptions(train: Train, federation: Federation) -> None:
-    result = train(federation, SOUND, rounds=1, seed=41)
-    assert any("seed (41)" in assumption and "system" in assumption for assumption in result.privacy.assumptions)
+def test_keyed_randomness_is_named_among_the_assumptions_and_its_seed_is_not(train: Train, federation: Federation) -> None:
+    """Printed, the seed would void the condition that the statement names."""
+    result = train(federation, SOUND, rounds=1, seed=918273645)
+    assert any("the seed" in assumption and "system" in assumption for assumption in result.privacy.assumptions)
+    files = [result.folder / name for name in ("statement.json", "result.json")]
+    assert not any("918273645" in text for text in (str(result.privacy), *(file.read_text() for file in files)))
+
+
+@pytest.mark.parametrize(
+    ("losses", "warned"),
+    [([10.2, 15.0, 19.4], True), ([2.3, 2.2, math.nan], True), ([5.0, 5.1, 5.2], False), ([2.3, 0.4], False), ([19.0], True)],
+)
+def test_a_run_whose_test_loss_grows_beyond_guessing_says_so(losses: list[float], warned: bool) -> None:
+    rows = [Row(round, 1, round, 4, 0.1, loss, None, None, 0, 0.0) for round, loss in enumerate(losses, 1)]
+    assert bool(diverging(rows, 10)) == warned
+
+
+def test_auto_that_diverges_says_so_in_its_result(train: Train, federation: Federation) -> None:
+    wild = dpfl.algorithms.auto(noise_multiplier=1.0, rate=300.0, mean_noise=None)
+    found = train(federation, wild, rounds=4, evaluate_every=1).to_dict()
+    assert any("diverges" in warning for warning in found["warnings"])
+    assert not found["privacy"]["warnings"]
 
 
 def test_an_entropy_that_does_not_exist_is_refused(train: Train, federation: Federation) -> None:

@@ -60,6 +60,7 @@ class Guarantee(Part):
     lowest: Epsilon
     unaccounted: list[str]
     assumptions: list[str]
+    warnings: list[str]
 
 
 class Claimed(Part):
@@ -169,7 +170,7 @@ def trained(folder: RunFolder) -> Trained:
 
 def guarantee(folder: RunFolder, listed: Sequence[Account]) -> Guarantee:
     statement = read(folder, "statement.json")
-    named = ("unit", "delta", "adversary", "accountant", "unaccounted", "assumptions")
+    named = ("unit", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
     return Guarantee(
         neighbours=neighbours(listed), **spread(listed), **{name: statement[name] for name in named}
     )  # fmt: skip

@@ -117,6 +117,8 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Adversary", stated.adversary
     yield "Delta", f"{stated.delta:g}"
     yield "Accountant", f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}"
+    for warning in stated.warnings:
+        yield "Warning", warning
     yield "Claim", certificate.claimed.text
     if isinstance(audit, dict) and "verdict" in audit:
         yield "Audit", str(audit["verdict"])

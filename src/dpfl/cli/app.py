@@ -85,6 +85,9 @@ def run(
         where = folder or (progress.folder if progress else "its folder")
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped. Go on with: dpfl run --resume {where}")
         raise typer.Exit(130) from None
+    if quiet or as_json:
+        for warning in result.warnings:
+            Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: warning: {warning}", markup=False)
     if as_json:
         print(json.dumps(result.to_dict()))
     else:
@@ -105,6 +108,8 @@ def show(result: Result, console: Console) -> None:
         highlight=False,
     )
     console.print(statement_panel(result.privacy))
+    for warning in set(result.warnings) - set(result.privacy.warnings):
+        console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
     if result.lost:
         console.print(f"{len(result.lost)} replies were lost, the first: {result.lost[0]}", markup=False, soft_wrap=True)
     console.print(f"results in {result.folder}", highlight=False, soft_wrap=True)

@@ -55,6 +55,10 @@ class Release:
         return self.noise is not None
 
     @property
+    def secure(self) -> bool:
+        return isinstance(self.noise, SecureGaussian)
+
+    @property
     def multiplier(self) -> float:
         """Noise over sensitivity, for the whole release: what an accountant counts with."""
         if isinstance(self.noise, HaarNoise):

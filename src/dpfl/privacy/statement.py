@@ -21,6 +21,12 @@ def rounded_up(epsilon: float, digits: int = 4) -> float:
     return math.ceil(epsilon * scale - 1e-9) / scale
 
 
+NOISE = {
+    "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real data it is not enough",
+    "secure": "secure: whole numbers on a grid, from a stream cipher",
+}
+
+
 @dataclass(frozen=True)
 class PrivacyStatement:
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
@@ -39,6 +45,10 @@ class PrivacyStatement:
     stated: Mapping[str, int] = field(default_factory=dict)
     """The releases as the paper counts them, in the ledger's words: what `claimed` is computed from."""
     assumptions: tuple[str, ...] = ()
+    noise: str = "floating-point"
+    """Of what kind: "floating-point", "secure", or "none"."""
+    warnings: tuple[str, ...] = ()
+    """What makes the guarantee weaker than its figures look; part of the statement, so that nothing can leave it out."""
 
     def to_dict(self) -> dict[str, object]:
         fields = asdict(self)
@@ -55,7 +65,10 @@ class PrivacyStatement:
         rows = [("proven", self._proven()), ("claimed", self._claimed())]
         if self.unit != "none":
             rows += [("unit", f"one {self.unit}; neighbours: {self.neighbours}")]
+        rows += [("warning", warning) for warning in self.warnings]
         rows += [("adversary", self.adversary)]
+        if self.noise in NOISE:
+            rows += [("noise", NOISE[self.noise])]
         rows += [("releases", f"{count} x {event}") for event, count in self.releases.items()]
         rows += [("not accounted for", release) for release in self.unaccounted]
         rows += [("assumes", assumption) for assumption in self.assumptions]

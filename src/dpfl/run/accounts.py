@@ -44,6 +44,7 @@ class Accounts:
     accountant: str
     limit: Limit | None
     epsilon: float | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def event(self) -> Event:
@@ -166,6 +167,8 @@ class Accounts:
             releases=_releases(spent),
             stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
+            noise=self.algorithm.noise,
+            warnings=self.warnings,
         )
 
     def _claimed(self, spent: Spent) -> float | None:
@@ -189,6 +192,7 @@ class Accounts:
             claimed=None,
             claim=self.algorithm.claim.text,
             unaccounted=("every client's update, without noise",),
+            noise=self.algorithm.noise,
         )
 
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
@@ -199,7 +203,10 @@ class Accounts:
             alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
         if isinstance(randomness, Keyed):
-            facts.append(f"nobody knows the seed ({randomness.seed}); with real data set privacy.entropy = 'system'")
+            facts.append(
+                "nobody knows the seed that the noise came from: whoever does can take the noise away; with real data set "
+                "privacy.entropy = 'system'"
+            )
         return tuple(facts)
 
 

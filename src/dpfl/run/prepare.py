@@ -86,7 +86,8 @@ def prepare(
     ledgers = Path(ledger) if ledger else folder.ledgers
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
-    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon)
+    warnings = warnings_for(algorithm, federation, budget)
+    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
@@ -107,7 +108,7 @@ def prepare(
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
-    notes = (*federation.notes, *warnings_for(algorithm, federation, budget))
+    notes = (*federation.notes, *(f"warning: {warning}" for warning in warnings))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 
 
@@ -182,7 +183,7 @@ def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -
     whose = "the largest client's samples" if algorithm.unit == "sample" else "clients"
     if budget.delta < 1 / units:
         return ()
-    return (f"warning: delta {budget.delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
+    return (f"delta {budget.delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
 
 
 def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) -> str:

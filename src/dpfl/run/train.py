@@ -39,12 +39,14 @@ class Result:
     lost: Sequence[str]
     folder: Path
     module: nn.Module
+    warnings: Sequence[str] = ()
+    """Those of the statement, and what is wrong with the model itself."""
 
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         numbers = {name: _finite(getattr(self, name)) for name in names}
-        told = {"notes": list(self.notes), "lost": self._lost_told(), "folder": str(self.folder)}
-        return numbers | {"privacy": self.privacy.to_dict()} | told
+        told = {"notes": list(self.notes), "warnings": list(self.warnings), "lost": self._lost_told()}
+        return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}
 
     def _lost_told(self) -> list[str]:
         """At client level a name would say who was drawn, which stays with the server: only how many."""
@@ -127,11 +129,21 @@ def finish(job: Job) -> Result:
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,
+        warnings=(*privacy.warnings, *diverging(history, job.recorder.test.y.unique().numel())),
     )
     folder.save_model(state.model, model.layout)
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
     return result
+
+
+def diverging(history: Sequence[Row], classes: int) -> tuple[str, ...]:
+    """A test loss far above that of guessing, log(classes), or above it and grown since it was least."""
+    losses, guessing = [row.loss for row in history if row.loss is not None], math.log(max(classes, 2))
+    if not losses or losses[-1] <= 2 * guessing or losses[-1] <= min(4 * guessing, 1.5 * min(losses)):
+        return ()
+    grew = f"the test loss was {losses[0]:.3g} when first measured and is {losses[-1]:.3g}, where guessing has {guessing:.3g}"
+    return (f"training diverges: {grew}; lower the learning rate.",)
 
 
 def _finite(value: Any) -> Any:

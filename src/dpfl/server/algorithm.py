@@ -161,6 +161,13 @@ class Algorithm:
         """The release that carries the noise."""
         return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
 
+    @property
+    def noise(self) -> str:
+        """What kind of noise it is: "floating-point", "secure" (all of it), or "none"."""
+        if self.release is None:
+            return "none"
+        return "secure" if self.release.secure else "floating-point"
+
     def with_noise(self, multiplier: float) -> Algorithm:
         if self.scale == "step" and self.samples:
             return replace(self, samples=self.samples.with_noise(multiplier))
