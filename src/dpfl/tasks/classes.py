@@ -1,0 +1,222 @@
+"""Tasks whose labels are classes: two, many, several at once, or in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.tasks import metrics as measured
+from dpfl.tasks.task import Array, Labels, between, check_positive, check_scores, one_column, whole
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class MultiClass:
+    """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class where one is declared."""
+
+    classes: int
+    weights: tuple[float, ...] = ()
+    name = "classes"
+    headline = "accuracy"
+
+    def __post_init__(self) -> None:
+        _check_count("classes", self.classes, 1)
+        _check_weights(self.weights, self.classes)
+
+    @property
+    def outputs(self) -> int:
+        return self.classes
+
+    def labels(self, given: Labels) -> Tensor:
+        return _one_each(between(whole(given, "Labels of classes"), 0, self.classes - 1, "Labels of classes"))
+
+    def examples(self, places: int) -> Tensor:
+        return torch.arange(self.classes)
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        losses = F.cross_entropy(check_scores(scores, (len(y), self.classes), self), y, reduction="none")
+        return losses * self._weight(y) if self.weights else losses
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logs = aten._log_softmax(check_scores(scores, (len(y), self.classes), self), 1, False)
+        losses, total = aten.nll_loss_forward(logs, y, None, 0, -100)
+        weight = self._weight(y) if self.weights else torch.ones_like(losses)
+        g = aten.nll_loss_backward(weight, logs, y, None, 0, -100, total)
+        slopes = aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
+        return losses * weight if self.weights else losses, slopes
+
+    def _weight(self, y: Tensor) -> Tensor:
+        return torch.tensor(self.weights)[y]
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        chances = measured.softmax(scores)
+        return {
+            "accuracy": measured.accuracy(scores.argmax(1), y),
+            "balanced accuracy": measured.balanced_accuracy(scores.argmax(1), y),
+            "F1": measured.macro_f1(scores.argmax(1), y),
+            "AUC": measured.one_against_rest(measured.auc, chances, y),
+            "log loss": measured.log_loss(chances, y),
+            "Brier": measured.brier(chances, y),
+        }
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights are declared."""
+
+    weights: tuple[float, ...] = ()
+    name = "binary"
+    outputs = 1
+    headline = "AUC"
+
+    def __post_init__(self) -> None:
+        _check_weights(self.weights, 2)
+
+    def labels(self, given: Labels) -> Tensor:
+        return _one_each(between(whole(given, "Labels of a binary task"), 0, 1, "Labels of a binary task").float())
+
+    def examples(self, places: int) -> Tensor:
+        return torch.tensor([0.0, 1.0])
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        losses = F.binary_cross_entropy_with_logits(one_column(scores, y, self), y, reduction="none")
+        return losses * self._weight(y) if self.weights else losses
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        s = one_column(scores, y, self)
+        losses, slopes = F.softplus(s) - y * s, torch.sigmoid(s) - y
+        if self.weights:
+            losses, slopes = losses * self._weight(y), slopes * self._weight(y)
+        return losses, slopes.view(scores.shape)
+
+    def _weight(self, y: Tensor) -> Tensor:
+        return torch.tensor(self.weights)[y.long()]
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        chance = measured.sigmoid(scores.reshape(-1))
+        said, both = (chance > 0.5).astype(np.int64), np.stack([1 - chance, chance], axis=1)
+        label = y.astype(np.int64)
+        return {
+            "AUC": measured.auc(chance, label),
+            "average precision": measured.average_precision(chance, label),
+            "accuracy": measured.accuracy(said, label),
+            "balanced accuracy": measured.balanced_accuracy(said, label),
+            "F1": measured.f1(said, label),
+            "log loss": measured.log_loss(both, label),
+            "Brier": measured.brier(both, label) / 2,
+            "calibration error": measured.calibration_error(chance, label),
+        }
+
+
+@dataclass(frozen=True)
+class MultiLabel:
+    """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n, labels) of 0 and 1."""
+
+    count: int
+    name = "labels"
+    headline = "AUC"
+
+    def __post_init__(self) -> None:
+        _check_count("labels", self.count, 1)
+
+    @property
+    def outputs(self) -> int:
+        return self.count
+
+    def labels(self, given: Labels) -> Tensor:
+        found = between(whole(given, "Several labels"), 0, 1, "Several labels").float()
+        if found.dim() != 2 or found.shape[1] != self.count:
+            raise DpflError(f"Labels must be {self.count} of 0 or 1 for each sample, but have the shape {tuple(found.shape)}.")
+        return found
+
+    def examples(self, places: int) -> Tensor:
+        return torch.stack([torch.zeros(self.count), torch.ones(self.count)])
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        check_scores(scores, (len(y), self.count), self)
+        return F.binary_cross_entropy_with_logits(scores, y, reduction="none").mean(1)
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        check_scores(scores, (len(y), self.count), self)
+        return (F.softplus(scores) - y * scores).mean(1), (torch.sigmoid(scores) - y) / self.count
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        chances, label = measured.sigmoid(scores), y.astype(np.int64)
+        said = (chances > 0.5).astype(np.int64)
+        columns = range(self.count)
+        return {
+            "AUC": measured.mean_of(measured.auc(chances[:, one], label[:, one]) for one in columns),
+            "average precision": measured.mean_of(
+                measured.average_precision(chances[:, one], label[:, one]) for one in columns
+            ),
+            "F1": measured.mean_of(measured.f1(said[:, one], label[:, one]) for one in columns),
+            "accuracy": measured.accuracy(said.reshape(-1), label.reshape(-1)),
+        }
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean of their binary losses."""
+
+    levels: int
+    name = "ordinal"
+    headline = "mean distance"
+
+    def __post_init__(self) -> None:
+        _check_count("levels", self.levels, 2)
+
+    @property
+    def outputs(self) -> int:
+        return self.levels - 1
+
+    def labels(self, given: Labels) -> Tensor:
+        return _one_each(between(whole(given, "Levels"), 0, self.levels - 1, "Levels"))
+
+    def examples(self, places: int) -> Tensor:
+        return torch.arange(self.levels)
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        check_scores(scores, (len(y), self.outputs), self)
+        return F.binary_cross_entropy_with_logits(scores, self._above(y), reduction="none").mean(1)
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        above = self._above(y)
+        check_scores(scores, (len(y), self.outputs), self)
+        return (F.softplus(scores) - above * scores).mean(1), (torch.sigmoid(scores) - above) / self.outputs
+
+    def _above(self, y: Tensor) -> Tensor:
+        return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        said = (scores > 0).sum(1)
+        return {
+            "mean distance": float(np.abs(said - y).mean()),
+            "accuracy": measured.accuracy(said, y),
+            "balanced accuracy": measured.balanced_accuracy(said, y),
+        }
+
+
+def _one_each(found: Tensor) -> Tensor:
+    if found.dim() == 2 and found.shape[1] == 1:
+        found = found.squeeze(1)
+    if found.dim() != 1:
+        raise DpflError(f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}.")
+    return found
+
+
+def _check_count(what: str, count: int, least: int) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or count < least:
+        raise DpflError(f"A task needs a whole number of at least {least} {what}, not {count!r}.")
+
+
+def _check_weights(weights: tuple[float, ...], classes: int) -> None:
+    if weights and len(weights) != classes:
+        raise DpflError(f"There are {len(weights)} class weights for {classes} classes: give one for each, or none.")
+    check_positive(weights, "Class weights")

@@ -1,0 +1,121 @@
+"""Tasks whose labels are numbers: regression, and counts of events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.errors import DpflError
+from dpfl.tasks import metrics as measured
+from dpfl.tasks.task import Array, Labels, check_positive, one_column, whole
+
+LOSSES = ("squared", "huber")
+STEEPEST = 15.0
+"""Beyond this score the exponential goes on as a straight line: a rate of three million is none, and must not overflow."""
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A number, trained as (y - centre) / scale with both declared: (s - y)^2 / 2, or beyond `width` of it a line (Huber)."""
+
+    loss: str = "squared"
+    centre: float = 0.0
+    scale: float = 1.0
+    width: float = 1.0
+    name = "number"
+    outputs = 1
+    headline = "RMSE"
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise DpflError(f"The loss of a number is {' or '.join(LOSSES)}, not {self.loss!r}.")
+        check_positive((self.scale, self.width), "The scale of a label and the width of its loss")
+        if not np.isfinite(self.centre):
+            raise DpflError(f"The centre of a label must be a number, not {self.centre}.")
+
+    def labels(self, given: Labels) -> Tensor:
+        return (finite(given, "Labels") - self.centre) / self.scale
+
+    def examples(self, places: int) -> Tensor:
+        return torch.tensor([-1.0, 0.0, 1.0])
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        apart = one_column(scores, y, self) - y
+        if self.loss == "squared":
+            return apart.square() / 2
+        far = apart.abs()
+        return torch.where(far <= self.width, far.square() / 2, self.width * (far - self.width / 2))
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        apart = one_column(scores, y, self) - y
+        slopes = apart if self.loss == "squared" else apart.clamp(-self.width, self.width)
+        return self.losses(scores, y), slopes.reshape(scores.shape)
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        said, truth = (values.reshape(-1).astype(np.float64) * self.scale + self.centre for values in (scores, y))
+        return {
+            "RMSE": float(np.sqrt(np.square(said - truth).mean())),
+            "MAE": float(np.abs(said - truth).mean()),
+            "R^2": measured.explained(said, truth),
+        }
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A number of events, Poisson with rate exp(s): exp(s) - y s, the part of -log p that depends on the score."""
+
+    name = "counts"
+    outputs = 1
+    headline = "deviance"
+
+    def labels(self, given: Labels) -> Tensor:
+        found = whole(given, "Counts")
+        if found.numel() and int(found.min()) < 0:
+            raise DpflError("Counts must be at least 0, but some are not: correct them, or declare the task 'number'.")
+        return finite(found, "Counts")
+
+    def examples(self, places: int) -> Tensor:
+        return torch.tensor([0.0, 1.0, 100.0])
+
+    def losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        s = one_column(scores, y, self)
+        return _rate(s) - y * s
+
+    def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        s = one_column(scores, y, self)
+        return _rate(s) - y * s, (s.clamp(max=STEEPEST).exp() - y).reshape(scores.shape)
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        rate = np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
+        truth = y.reshape(-1).astype(np.float64)
+        return {
+            "deviance": measured.poisson_deviance(rate, truth),
+            "explained deviance": measured.explained_deviance(rate, truth),
+            "MAE": float(np.abs(rate - truth).mean()),
+            "RMSE": float(np.sqrt(np.square(rate - truth).mean())),
+        }
+
+
+def _rate(s: Tensor) -> Tensor:
+    """exp(s), and its tangent beyond STEEPEST."""
+    near = s.clamp(max=STEEPEST)
+    return near.exp() * (1 + s - near)
+
+
+def finite(given: Labels, what: str) -> Tensor:
+    """One finite float32 a sample."""
+    found = torch.as_tensor(given).detach().cpu()
+    if found.is_complex():
+        raise DpflError(f"{what} must be numbers of one part, but are complex: convert them.")
+    found = found.float()
+    if found.dim() == 2 and found.shape[1] == 1:
+        found = found.squeeze(1)
+    if found.dim() != 1:
+        raise DpflError(f"There must be one label a sample, but the labels have the shape {tuple(found.shape)}.")
+    if not bool(torch.isfinite(found).all()):
+        raise DpflError(f"{what} must be finite, but some are not: remove or replace them.")
+    return found.contiguous()

@@ -1,0 +1,121 @@
+"""Metrics against their definitions, by brute force, and intervals against what they should hold."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpfl import tasks
+from dpfl.tasks import metrics
+from dpfl.tasks.intervals import intervals
+
+binary = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=30)
+
+
+@given(binary)
+def test_auc_is_the_share_of_pairs_in_order(pairs):
+    score, truth = (np.array(column) for column in zip(*pairs, strict=True))
+    wins = [(a > b) + (a == b) / 2 for a, y in pairs for b, z in pairs if y == 1 and z == 0]
+    if wins:
+        assert metrics.auc(score, truth) == pytest.approx(np.mean(wins))
+    else:
+        assert math.isnan(metrics.auc(score, truth))
+
+
+@given(binary)
+def test_average_precision_is_the_sum_over_thresholds(pairs):
+    score, truth = (np.array(column) for column in zip(*pairs, strict=True))
+    if not truth.sum():
+        assert math.isnan(metrics.average_precision(score, truth))
+        return
+    total, before = 0.0, 0.0
+    for threshold in sorted(set(score.tolist()), reverse=True):
+        said = score >= threshold
+        recall = truth[said].sum() / truth.sum()
+        total, before = total + (recall - before) * truth[said].mean(), recall
+    assert metrics.average_precision(score, truth) == pytest.approx(total)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_balanced_accuracy_and_f1_by_counting(pairs):
+    said, truth = (np.array(column) for column in zip(*pairs, strict=True))
+    recalls, scores = [], []
+    for one in set(truth.tolist()):
+        tp = sum(a == b == one for a, b in pairs)
+        fp, fn = sum(a == one != b for a, b in pairs), sum(b == one != a for a, b in pairs)
+        recalls.append(tp / (tp + fn))
+        scores.append(2 * tp / (2 * tp + fp + fn))
+    assert metrics.balanced_accuracy(said, truth) == pytest.approx(np.mean(recalls))
+    assert metrics.macro_f1(said, truth) == pytest.approx(np.mean(scores))
+
+
+def test_log_loss_and_brier_of_what_is_known():
+    chances = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]])
+    assert metrics.log_loss(chances, np.array([0, 1])) == pytest.approx(-(math.log(0.7) + math.log(0.8)) / 2)
+    assert metrics.brier(chances, np.array([0, 1])) == pytest.approx(((0.09 + 0.04 + 0.01) + (0.01 + 0.04 + 0.01)) / 2)
+
+
+def test_a_binary_brier_score_is_the_mean_squared_error_of_the_chance():
+    found = tasks.Binary().metrics(np.array([[0.0], [math.log(3)]]), np.array([0.0, 1.0]))
+    assert found["Brier"] == pytest.approx((0.25 + 0.0625) / 2)
+
+
+def test_calibration_is_what_was_said_against_what_was_so():
+    chance, truth = np.array([0.05, 0.07, 0.95, 1.0]), np.array([0, 1, 1, 1])
+    assert metrics.calibration_curve(chance, truth) == [(pytest.approx(0.06), 0.5, 2), (pytest.approx(0.975), 1.0, 2)]
+    assert metrics.calibration_error(chance, truth) == pytest.approx((0.44 + 0.025) / 2)
+
+
+def test_poisson_deviance_is_twice_the_likelihood_ratio():
+    truth, rate = np.array([0.0, 1.0, 4.0]), np.array([0.5, 1.0, 2.0])
+    full = np.where(truth > 0, stats.poisson.logpmf(truth, np.maximum(truth, 1e-9)), 0.0)
+    assert metrics.poisson_deviance(rate, truth) == pytest.approx(2 * (full - stats.poisson.logpmf(truth, rate)).mean())
+    assert metrics.explained_deviance(np.full(3, truth.mean()), truth) == pytest.approx(0.0)
+
+
+def test_numbers_are_measured_in_their_own_unit():
+    found = tasks.Regression(centre=100.0, scale=10.0).metrics(np.array([[0.0], [1.0]]), np.array([0.5, 1.0]))
+    assert found["MAE"] == pytest.approx(2.5)
+    assert found["RMSE"] == pytest.approx(math.sqrt(12.5))
+    assert found["R^2"] == pytest.approx(1 - 25 / 12.5)
+
+
+def test_levels_are_counted_by_the_questions_answered_with_yes():
+    found = tasks.Ordinal(4).metrics(np.array([[1.0, 1.0, -1.0], [-1.0, -1.0, -1.0]]), np.array([2, 3]))
+    assert found["mean distance"] == 1.5
+    assert found["accuracy"] == 0.5
+
+
+def test_tokens_that_do_not_count_are_not_measured():
+    scores = np.zeros((1, 2, 4))
+    found = tasks.NextToken(4).metrics(scores, np.array([[0, -100]]))
+    assert found["perplexity"] == pytest.approx(4.0)
+    assert found["accuracy"] == 1.0
+
+
+def test_one_class_only_has_no_auc():
+    found = tasks.Binary().metrics(np.array([[0.2], [0.4]]), np.array([1.0, 1.0]))
+    assert math.isnan(found["AUC"])
+    assert found["accuracy"] == 1.0
+
+
+def test_an_interval_is_that_of_the_accuracy_of_a_coin():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 1000)
+    scores = np.stack([np.zeros(1000), np.where(rng.random(1000) < 0.8, 1, -1) * np.where(y == 1, 1, -1)], axis=1)
+    low, high = intervals(tasks.MultiClass(2), scores, y)["accuracy"]
+    assert (high - low) / 2 == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 1000), rel=0.25)
+    assert low < 0.8 < high
+
+
+def test_rows_of_one_owner_are_drawn_together():
+    """Ten rows each that agree: the interval is that of a tenth as many, over three times as wide."""
+    rng = np.random.default_rng(1)
+    right = np.repeat(rng.random(100) < 0.7, 10)
+    scores = np.stack([np.zeros(1000), np.where(right, 1.0, -1.0)], axis=1)
+    y, owners = np.ones(1000, int), np.repeat(np.arange(100), 10)
+    alone, together = (intervals(tasks.MultiClass(2), scores, y, who)["accuracy"] for who in (None, owners))
+    assert (together[1] - together[0]) / (alone[1] - alone[0]) == pytest.approx(math.sqrt(10), rel=0.3)
