@@ -1,4 +1,5 @@
 import logging
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -296,15 +297,69 @@ def test_dropout_uses_torchs_random_state() -> None:
     assert module.training
 
 
-@pytest.mark.parametrize("make", [lambda: nn.Linear(5, CLASSES), Own])
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), 1e30])
-def test_non_finite_gradients_raise(make: Callable[[], nn.Module], bad: float) -> None:
+class Dropping(nn.Module):
+    """Draws in its forward pass, by a layer that is known as part of a chain only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(5, 16), nn.Linear(16, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.dropout(self.first(x), 0.5, self.training))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(5, CLASSES),
+        lambda: nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, CLASSES)),
+        Dropping,
+        lambda: Dropping().eval(),
+        Own,
+    ],
+    ids=["chain", "chain with dropout", "layers with dropout", "layers", "rows"],
+)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 3e19, 1e30])
+def test_a_sample_without_a_finite_gradient_counts_as_nothing(make: Callable[[], nn.Module], bad: float) -> None:
     module = make()
+    model = FlatModel(module)
     x, y = batch(7, 5)
-    x[2, 3] = bad
-    with pytest.raises(NonFinite):
-        ClippedGradients(FlatModel(module))(x, y, lambda norms: torch.zeros_like(norms))
+    spoilt, kept = x.clone(), torch.arange(7) != 2
+    spoilt[2, 3] = bad
+    computed = ClippedGradients(model)
+    computed(x, y, clip(1.0))  # whatever is tried on the first batch alone
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        found = computed(spoilt, y, clip(1.0))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        whole = computed(x, y, lambda norms: clip(1.0)(norms) * kept[:, None])
+    assert torch.allclose(found.total, whole.total, rtol=1e-5, atol=1e-6), "the sum over the others, draws included"
+    assert torch.equal(found.norms[kept], whole.norms[kept])
+    assert found.norms[2] == found.losses[2] == 0
+    rows = torch.cat([rows for _, rows in computed.rows(spoilt, y)])
+    assert torch.isfinite(rows).all()
+    assert math.isfinite(bad) or not rows[2].any()
     assert hooks_of(module) == 0
+
+
+def test_samples_without_a_finite_gradient_are_nothing_together() -> None:
+    x, y = batch(3, 5)
+    found = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)))(x * 1e30, y, clip(1.0))
+    assert not found.total.any()
+    assert not found.norms.any()
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(5, CLASSES), Twice, Own], ids=["chain", "layers", "rows"])
+def test_weights_that_are_not_finite_raise(make: Callable[[], nn.Module]) -> None:
+    model = FlatModel(make())
+    computed, (x, y) = ClippedGradients(model), batch(7, 5)
+    computed(x, y, clip(1.0))
+    model.vector[0] = math.inf
+    with pytest.raises(NonFinite, match="lower the learning rate"):
+        computed(x, y, clip(1.0))
+    with pytest.raises(NonFinite, match="lower the learning rate"):
+        list(computed.rows(x, y))
 
 
 def test_factors_are_checked() -> None:

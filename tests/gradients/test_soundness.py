@@ -109,11 +109,10 @@ def test_honest_models_pass_on_odd_data(value: float) -> None:
     x, y = batch(7, 5)
     computed = ClippedGradients(FlatModel(module))
     x[3:] = value
-    if abs(value) <= 1:
-        computed(x, y, clip(1))
-    else:
-        with pytest.raises(DpflError, match="not finite"):
-            computed(x, y, clip(1))
+    found = computed(x, y, clip(1))
+    assert torch.isfinite(found.total).all()
+    assert found.norms[:3].all()
+    assert abs(value) <= 1 or not found.norms[3:].any(), "what is not finite counts as nothing"
 
 
 def exact_norms(x: Tensor, g: Tensor) -> Tensor:
@@ -182,5 +181,5 @@ def test_rows_come_in_chunks_that_bound_memory(monkeypatch: pytest.MonkeyPatch) 
     sizes = [(part, matrix.shape) for part, matrix in computed.rows(*batch(4, 5))]
     assert sizes == [(slice(i, i + 1), (1, 64)) for i in range(4)]
     assert list(computed.rows(*batch(0, 5))) == []
-    with pytest.raises(DpflError, match="not finite"):
-        list(computed.rows(torch.full((2, 5), torch.nan), torch.zeros(2, dtype=torch.long)))
+    spoilt = list(computed.rows(torch.full((2, 5), torch.nan), torch.zeros(2, dtype=torch.long)))
+    assert not any(matrix.any() for _, matrix in spoilt)

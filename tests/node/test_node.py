@@ -189,15 +189,41 @@ def test_the_owner_s_own_limit_holds_whatever_the_run_says(tmp_path: Path) -> No
     assert spent(tmp_path) == {}
 
 
-def test_data_with_nan_gives_a_reply_marked_diverged_and_no_update(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", [3e19, math.nan])
+def test_a_sample_without_a_finite_gradient_is_as_if_it_were_not_there(tmp_path: Path, bad: float) -> None:
+    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0), noise=None))
     where = site(tmp_path)
-    where.x[45] = math.nan
-    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0)))
-    reply = work(where, whole)
+    row = where.clients[1][5]
+    where.x[row] = bad
+    with_it = work(where, whole)
+    assert with_it.update is not None
+    assert not with_it.failed
+    left = where.clients[1][where.clients[1] != row]
+    without = work(replace(where, clients=(where.clients[0], left, *where.clients[2:])), whole)
+    assert torch.allclose(with_it.update, without.update, atol=1e-6)
+
+
+def test_weights_that_left_all_bounds_give_a_reply_marked_diverged_and_no_update(tmp_path: Path) -> None:
+    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0)), local=Local(SGD(1e41)))
+    reply = work(site(tmp_path), replace(whole, steps=4))
     assert reply.diverged
     assert "not finite" in reply.failed
     assert reply.update is None
-    assert sum(spent(tmp_path).values()) == 2
+    assert sum(spent(tmp_path).values()) == 4
+
+
+@pytest.mark.parametrize("hidden", ["upload", "clients"])
+def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(tmp_path: Path, hidden: str) -> None:
+    where = site(tmp_path)
+    where.x[where.clients[1][5]] = math.nan
+    plain = Task(0, 1, 3, Local(SGD(0.1)), Release())
+    assert work(where, plain).diverged, "without noise nobody is hidden"
+    noisy = Release(clip=Flat(1.0), noise=Gaussian(1.0))
+    upload = Upload(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    reply = work(where, replace(plain, upload=upload) if hidden == "upload" else replace(plain, clients=noisy))
+    assert reply.update is not None
+    assert torch.isfinite(reply.update).all()
+    assert not reply.failed
 
 
 def test_two_runs_with_one_seed_on_one_ledger_never_share_their_noise(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
 import dpfl
@@ -23,7 +22,8 @@ from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.node.node import Node
-from dpfl.node.task import Task
+from dpfl.node.optimisers import SGD
+from dpfl.node.task import Local, Task
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.run.folder import Row, RunFolder
 from dpfl.run.train import diverging
@@ -538,18 +538,26 @@ def with_nan(federation: Federation) -> Federation:
     return spoilt
 
 
-def test_nan_in_the_data_stops_the_run_names_the_client_and_keeps_the_last_checkpoint(
-    train: Train, federation: Federation, tmp_path: Path
+@pytest.mark.parametrize("system", [SOUND, CROWDED], ids=lambda system: system.name)
+def test_a_sample_without_a_finite_gradient_does_not_end_a_private_run(
+    train: Train, federation: Federation, crowd: Federation, system: Algorithm
 ) -> None:
-    told: list[int] = []
-    with pytest.raises(DpflError, match=r"diverged at client 2 in round \d+.*checkpoint is kept"):
-        train(
-            with_nan(federation), SOUND, rounds=60, accountant="rdp", seed=3, progress=Hook(lambda row: told.append(row.round))
-        )
-    assert told, "the first rounds drew other images"
-    with safe_open(tmp_path / "run" / "checkpoint.safetensors", "pt") as file:
-        assert json.loads(file.metadata()["state"])["round"] == told[-1]
-        assert torch.isfinite(file.get_tensor("vector")).all()
+    """Whether a run ends is public, and would say that such a sample is there."""
+    whole = federation if system is SOUND else crowd
+    result = train(with_nan(whole), system, rounds=4, accountant="rdp", seed=3)
+    assert result.rounds == 4
+    assert not result.lost
+    assert all(torch.isfinite(parameter).all() for parameter in result.module.parameters())
+
+
+@pytest.mark.parametrize(("rate", "said"), [(1e41, r"at client \d in round 1"), (1e25, "on the test set after round 1")])
+def test_training_that_diverges_stops_and_keeps_the_last_checkpoint(
+    train: Train, federation: Federation, tmp_path: Path, rate: float, said: str
+) -> None:
+    """Weights are noisy, and the test set is public: both may say so."""
+    wild = replace(SOUND, local=Local(SGD(rate)))
+    with pytest.raises(DpflError, match=f"diverged {said}.*checkpoint is kept"):
+        train(federation, wild, rounds=5, accountant="rdp", evaluate_every=1)
     assert not (tmp_path / "run" / "result.json").exists()
 
 

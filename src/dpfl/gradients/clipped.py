@@ -25,7 +25,7 @@ _log = logging.getLogger("dpfl")
 # How many numbers of written-out gradients may be held at a time.
 _ROWS_BLOCK = 1 << 26
 
-_NOT_FINITE = "A loss or a gradient is not finite; check the data for nan, or lower the learning rate."
+_NOT_FINITE = "The model's weights are not finite; lower the learning rate."
 
 T = TypeVar("T")
 Way = ChainPass | LayerPass | RowPass
@@ -33,12 +33,15 @@ Factors = Callable[[Tensor], Tensor]
 
 
 class NonFinite(DpflError):
-    """A loss, a gradient or a clipping factor is not a finite number, so the sum would have no bound."""
+    """A weight of the model or a clipping factor is not a finite number, so the sum would have no bound."""
 
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """The sum over samples of factor * gradient in layout order; norms (B, groups) before clipping; losses (B,)."""
+    """The sum over samples of factor * gradient in layout order; norms (B, groups) before clipping; losses (B,).
+
+    A sample whose loss or gradient is not finite counts as 0 in all three, as the clip would have it.
+    """
 
     total: Tensor
     norms: Tensor
@@ -105,22 +108,51 @@ class ClippedGradients:
 
     @torch.no_grad()
     def _part(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:
+        drawn = torch.get_rng_state()
         losses, gradients = self._pass(x, y)
         norms = self._norms(gradients)
-        weights = _checked_factors(factors, norms, losses)
+        if torch.isfinite(norms).all() and torch.isfinite(losses).all():
+            return ClippedSum(self._summed(gradients, _checked_factors(factors, norms)), norms, losses)
+        return self._part_of_finite(x, y, factors, self._finite(norms, losses), norms, drawn)
+
+    def _part_of_finite(
+        self, x: Tensor, y: Tensor, factors: Factors, finite: Tensor, norms: Tensor, drawn: Tensor
+    ) -> ClippedSum:
+        """The others again, with the same draws (of dropout): the shortest of them stands, unweighted, in the place of what is
+        not finite, which a weight of 0 would not take out of a matrix product."""
+        if not finite.any():
+            zeros = torch.zeros_like(self.model.vector[: self.model.layout.trainable])
+            return ClippedSum(zeros, torch.zeros_like(norms), zeros.new_zeros(len(x)))
+        shortest = norms.sum(1).where(finite, torch.inf).argmin()
+        places = torch.where(finite, torch.arange(len(x), device=x.device), shortest)
+        torch.set_rng_state(drawn)
+        losses, gradients = self._pass(x[places], y[places])
+        norms = self._norms(gradients)
+        if not torch.isfinite(norms).all() or not torch.isfinite(losses).all():
+            raise NonFinite("A gradient is not finite where others are drawn; take out what the model draws at random.")
+        weights = _checked_factors(factors, norms) * finite[:, None]
+        return ClippedSum(self._summed(gradients, weights), norms * finite[:, None], losses * finite)
+
+    def _summed(self, gradients: list[SampleGradient], weights: Tensor) -> Tensor:
         total = torch.empty_like(self.model.vector[: self.model.layout.trainable])
         for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
             for entry in group:
                 total[self.model.layout.span(entry)] = gradients[entry].weighted(weight)
-        return ClippedSum(total, norms, losses)
+        return total
 
     @torch.no_grad()
     def _written_out(self, x: Tensor, y: Tensor) -> Tensor:
         losses, gradients = self._pass(x, y)
         rows = torch.cat([gradient.rows() for gradient in gradients], dim=1)
         if not torch.isfinite(rows).all() or not torch.isfinite(losses).all():
-            raise NonFinite(_NOT_FINITE)
+            rows[~self._finite(rows, losses)] = 0
         return rows
+
+    def _finite(self, numbers: Tensor, losses: Tensor) -> Tensor:
+        """Which samples have finite numbers (B, n) and a finite loss; none has where the model itself is not finite."""
+        if not torch.isfinite(self.model.vector).all():
+            raise NonFinite(_NOT_FINITE)
+        return torch.isfinite(numbers).all(1) & torch.isfinite(losses)
 
     def _norms(self, gradients: list[SampleGradient]) -> Tensor:
         columns = [torch.stack([gradients[entry].squares for entry in group]).sum(0) for group in self.groups]
@@ -151,9 +183,7 @@ def _checked_groups(groups: Sequence[Sequence[int]] | None, entries: int) -> tup
     return found
 
 
-def _checked_factors(factors: Factors, norms: Tensor, losses: Tensor) -> Tensor:
-    if not torch.isfinite(norms).all() or not torch.isfinite(losses).all():
-        raise NonFinite(_NOT_FINITE)
+def _checked_factors(factors: Factors, norms: Tensor) -> Tensor:
     weights = factors(norms)
     if weights.shape != norms.shape:
         raise DpflError(f"Clipping factors must have the shape {tuple(norms.shape)}, but have {tuple(weights.shape)}.")

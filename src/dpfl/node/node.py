@@ -136,8 +136,21 @@ class Node:
                 size = self.site.declared[task.client]
                 private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
             else:
-                plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
+                self._train_plainly(task, vector, data, generator, drift, last)
         return self._upload(task, vector, generator)
+
+    def _train_plainly(
+        self, task: Task, vector: Tensor, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None
+    ) -> None:
+        """A client that noise hides sends no update where its steps leave all bounds: that they did is not for the server."""
+        try:
+            plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
+        except NonFinite:
+            if not task.hides_client:
+                raise
+            self.model.load(vector)
+        if task.hides_client and not torch.isfinite(self.model.vector).all():
+            self.model.load(vector)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
         """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""

@@ -50,6 +50,11 @@ class Task:
     survey: Survey | MeanSurvey | None = None
     slope: bool = False
 
+    @property
+    def hides_client(self) -> bool:
+        """Whether noise on the whole update, or on the sum of all, covers what this client sends."""
+        return self.clients.private or bool(self.upload and self.upload.private)
+
 
 @dataclass(frozen=True)
 class Order:

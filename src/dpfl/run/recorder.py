@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from dpfl.data import Dataset
+from dpfl.errors import Diverged
 from dpfl.models import FlatModel, evaluate
+from dpfl.models.flat import evaluating
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import Metrics, Row, RunFolder
 from dpfl.server.coordinator import Coordinator
@@ -74,6 +78,18 @@ class Recorder:
         )
         self.metrics.add(row)
         self.progress.tell(row)
+        if loss is not None and not math.isfinite(loss):
+            self._refuse_divergence(state.round)
+
+    def _refuse_divergence(self, round: int) -> None:
+        """Samples without a finite gradient count as nothing, so only public ones can say that hardly any has one."""
+        with evaluating(self.model.module):
+            scores = self.model.module(self.model.arrange(self.test.x[:VALIDATED]))
+        if torch.isfinite(scores).flatten(1).all(1).float().mean() < 0.5:
+            raise Diverged(
+                f"Training diverged on the test set after round {round}: its scores are not finite. "
+                "The last good checkpoint is kept; lower the learning rate, then start anew."
+            )
 
     def evaluate(self, vector: Tensor) -> tuple[float, float]:
         self.model.load(vector)
