@@ -142,8 +142,9 @@ STATEMENTS = {
         {"sampling": "fixed-size"},
         "replace one",
         "rdp",
-        # One client replaced moves the sum by two norms, so half of the multiplier is left.
-        dp.SampledWithoutReplacementDpEvent(20, 10, dp.GaussianDpEvent(1.0)),
+        # One client replaced moves the sum by two norms, so half of the multiplier is left; and who knows that it was not drawn
+        # itself knows that ten of nineteen were.
+        dp.SampledWithoutReplacementDpEvent(19, 10, dp.GaussianDpEvent(1.0)),
     ),
     "all": ({"cohort": None}, "add/remove one", "pld", dp.GaussianDpEvent(2.0)),
     "quantile": (
@@ -152,7 +153,13 @@ STATEMENTS = {
         "pld",
         dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0)),
     ),
-    "shared": ({"noise": "clients"}, "add/remove one", "pld", dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0))),
+    "shared": (
+        {"noise": "clients"},
+        "add/remove one",
+        "pld",
+        # One of the ten can subtract its own share: nine are left. What the paper claims is for all ten.
+        dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0 * math.sqrt(9 / 10))),
+    ),
 }
 
 
@@ -167,14 +174,18 @@ def test_dp_fedavg_states_unit_neighbours_adversary_and_both_epsilons(train: Tra
     assert statement.neighbours == neighbours
     assert statement.accountant == by
     assert statement.proven == pytest.approx(accountant(by).epsilon({event: 3}, 1e-5))
-    assert statement.claimed == pytest.approx(accountant("rdp-classic").epsilon({event: 3}, 1e-5))
-    assert statement.claimed >= statement.proven
     shared = "missing shares" in statement.adversary
     assert shared == (name == "shared")
+    stated = dp.PoissonSampledDpEvent(0.5, dp.GaussianDpEvent(2.0)) if shared else event
+    assert statement.claimed == pytest.approx(accountant("rdp-classic").epsilon({stated: 3}, 1e-5))
+    assert statement.claimed >= statement.proven
+    drawn = any("whether it was drawn" in assumption for assumption in statement.assumptions)
+    assert drawn == (name != "all"), "a member of a cohort knows that it is one"
     if not shared:
         assert "server is trusted" in statement.adversary
     else:
         assert any("0.632" in assumption for assumption in statement.assumptions), "z / sqrt(P) of a single upload"
+        assert statement.adversary.startswith("any one other client")
 
 
 @pytest.mark.parametrize(

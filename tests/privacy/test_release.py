@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dpfl.errors import DpflError
 from dpfl.privacy import (
     All,
+    FixedCohort,
     FixedSize,
     Flat,
     Gaussian,
@@ -25,6 +26,7 @@ from dpfl.privacy import (
 )
 from dpfl.privacy.clip import Model, clip_vector
 from dpfl.privacy.noise import Planned
+from dpfl.privacy.release import Upload
 
 NAMES = ("one.weight", "one.bias", "two.weight")
 OFFSETS = (0, 6, 8, 16)
@@ -157,6 +159,37 @@ def test_noise_on_clipped_models_is_refused():
             Release(All(), Model(1.0), noise)
 
 
+@given(st.integers(2, 100), multipliers)
+def test_shared_noise_counts_as_what_the_others_of_a_member_add(shares, z):
+    """Fault: a client that subtracts its own share faces the rest, and epsilon is stated for the whole."""
+    release = Release(Poisson(0.1), Flat(1.0), Gaussian(z), shared_by=shares)
+    event = release.event(100)
+    assert event.event.noise_multiplier == pytest.approx(z * math.sqrt((shares - 1) / shares), rel=1e-12)
+    assert release.deviation() == z, "all shares together"
+
+
+def test_noise_shared_by_one_is_refused_as_it_could_subtract_all_of_it():
+    for shares in (1, 0, -3):
+        with pytest.raises(DpflError, match="at least 2 clients"):
+            Release(All(), Flat(1.0), Gaussian(1.0), shared_by=shares)
+
+
+@pytest.mark.parametrize(
+    ("release", "neighbours"),
+    [
+        (Release(Poisson(0.1), Flat(1.0), Gaussian(1.0)), "add/remove one"),
+        (Release(All(), Flat(1.0), Gaussian(1.0)), "add/remove one"),
+        (Release(FixedSize(3), Flat(1.0), Gaussian(1.0)), "replace one"),
+        (Release(FixedCohort(3), Flat(1.0), Gaussian(1.0)), "replace one"),
+        (Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client"), "replace one"),
+        (Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0), "add/remove one"),
+    ],
+)
+def test_a_release_says_whom_it_is_proven_for(release, neighbours):
+    """The server sees who uploads: a client cannot be absent there, only have other data."""
+    assert release.neighbours == neighbours
+
+
 def test_shared_noise_with_quantile_clipping_is_refused():
     with pytest.raises(DpflError, match="at the server"):
         Release(All(), Quantile(1.0), Gaussian(1.0), shared_by=10)
@@ -187,5 +220,5 @@ def test_planned_noise_cannot_be_used_before_it_is_planned():
 def test_planning_gives_the_noise_and_changes_nothing_else():
     before = Release(Poisson(0.1), Flat(1.0), Planned(), shared_by=3)
     after = before.with_noise(1.5)
-    assert after.multiplier == 1.5
+    assert after.deviation() == 1.5
     assert (after.sampling, after.clip, after.shared_by) == (before.sampling, before.clip, before.shared_by)

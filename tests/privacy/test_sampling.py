@@ -1,5 +1,6 @@
 """Who takes part: the rate of the coins, the size of the draw, and divisors that know nothing of it."""
 
+import itertools
 import math
 
 import dp_accounting as dp
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.privacy import All, FixedSize, Poisson, PoissonSize
+from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
 
 ONE_IN_A_MILLION = 1e-6
 
@@ -131,3 +132,23 @@ def test_everyone_takes_part_without_sampling():
     assert All().draw(5, rng()).tolist() == [0, 1, 2, 3, 4]
     assert All().expected(5) == 5
     assert All().event(1.5, 5) == dp.GaussianDpEvent(1.5)
+
+
+@pytest.mark.parametrize(("population", "size"), [(6, 2), (5, 4), (9, 1)])
+def test_a_cohort_of_fixed_size_is_counted_as_its_members_see_it(population: int, size: int) -> None:
+    """Fault: epsilon for b of n, told to a client that knows whether it is among the b. Counted over all draws."""
+    draws = [set(drawn) for drawn in itertools.combinations(range(population), size)]
+    insider, target = 0, 1
+    rates = []
+    for present in (True, False):
+        seen = [drawn for drawn in draws if (insider in drawn) == present]
+        rates.append(sum(target in drawn for drawn in seen) / len(seen))
+    event = FixedCohort(size).event(2.0, population)
+    counted = event.sample_size / event.source_dataset_size
+    assert counted == pytest.approx(max(rates))
+    assert counted > size / population, "and not as whoever knows nothing sees it"
+
+
+def test_a_cohort_of_everyone_gains_nothing_by_a_draw() -> None:
+    event = FixedCohort(4).event(2.0, 4)
+    assert event.sample_size == event.source_dataset_size == 4

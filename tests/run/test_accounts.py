@@ -1,12 +1,14 @@
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
-from dpfl.privacy import Keyed, Ledger, Limit, SystemEntropy, accountant
+from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, nbafl, pe_dpfl
+from dpfl.planning.planner import with_planned_noise
+from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import add
 from dpfl.run.accounts import Accounts, Meter
@@ -138,3 +140,23 @@ def test_shared_noise_that_the_server_tops_up_is_not_stated_as_protection_from_t
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, noise="clients")
     statement = accounts(tmp_path, algorithm).statement(Keyed(0))
     assert not statement.adversary.startswith("the server")
+
+
+def test_one_of_eight_that_share_the_noise_is_stated_to_face_seven_shares(tmp_path: Path) -> None:
+    """Fault: stated 4.000 for P = 8 shares, 4.320 for whoever is one of them and subtracts its own."""
+    algorithm, rounds = dp_fedavg(cohort=8, noise="clients"), 20
+    planned = with_planned_noise(algorithm, Budget(epsilon=4.0, delta=1e-5, rounds=rounds), 50, "pld")
+    assert planned.clients.noise is not None
+    left = planned.clients.noise.multiplier * math.sqrt(7 / 8)
+    truth = accountant("pld").epsilon({Poisson(8 / 50).event(left, 50): rounds}, 1e-5)
+    assert 3.99 < truth <= 4.0
+    held = Accounts("run", planned, tmp_path, (10,) * 50, 1e-5, "pld", None)
+    assert accountant("pld").epsilon(planned.spending(rounds, 50), 1e-5) == pytest.approx(truth)
+    debit(tmp_path, "federation", rounds, event=held.event)
+    assert held.statement(Keyed(0)).proven == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("system", [ldp_fl, pe_dpfl, nbafl])
+def test_a_system_whose_server_sees_who_uploads_is_stated_for_replacing_one_client(system: Any, tmp_path: Path) -> None:
+    statement = accounts(tmp_path, system(noise_multiplier=5.0)).statement(Keyed(0))
+    assert (statement.unit, statement.neighbours) == ("client", "replace one")

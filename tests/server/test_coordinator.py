@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from dpfl import Budget
@@ -285,3 +286,53 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
     assert [task.client for task in asked[0].tasks] == [4, 5, 6]
     assert asked[0].tasks[0].clients.clip.level == math.inf
     assert run.federated.ledger.spent() == {}
+
+
+SHARES, LOUD = 8, 3.0
+WIDE = FlatModel(nn.Linear(400, 40)).layout
+
+
+def sum_with_shares(folder: Path, replies: list[Reply]) -> Tensor:
+    """What comes out of a round in which clients add their shares to nothing at all: the noise of the sum."""
+    algorithm = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients")
+    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client")
+    federated = Federated("run", [10] * 20, WIDE, ledger=ledger)
+    state = State(torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST])
+    run = Coordinator(algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0)
+    run.aggregate(replies)
+    return run.state.vector * SHARES
+
+
+def share(client: int) -> Tensor:
+    release = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients").clients
+    return release.noised(torch.zeros(WIDE.size), Keyed(1).generator("client noise", 0, client), share=1 / SHARES)
+
+
+SILENT = {
+    "nobody is missing": [],
+    "not finite": [Reply(6, torch.full((WIDE.size,), math.nan))],
+    "infinite once": [Reply(7, share(7).index_fill(0, torch.tensor([3]), math.inf))],
+    "mis-shaped": [Reply(5, torch.ones(WIDE.size + 1)), Reply(6, torch.ones(WIDE.size, 1))],
+    "failed": [Reply(7, failed="its worker process died")],
+    "refused": [Reply(4, refused="no room"), Reply(5, refused="no room"), Reply(6), Reply(7, failed="gone")],
+    "all but one": [Reply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)],
+    "never drawn": None,
+}
+
+
+@pytest.mark.parametrize("silent", SILENT)
+def test_fault_a_dropped_reply_whose_share_of_the_noise_is_counted_as_there(tmp_path: Path, silent: str) -> None:
+    """The variance of the noisy sum is that of all shares, whoever is missing: neither less, nor noise for nothing."""
+    dropped = SILENT[silent]
+    gone = {reply.client for reply in dropped} if dropped is not None else {6, 7}
+    there = [Reply(client, share(client)) for client in range(SHARES) if client not in gone]
+    found = sum_with_shares(tmp_path, [*there, *(dropped or [])])[: WIDE.trainable].double() / LOUD
+    low, high = stats.chi2.interval(1 - 1e-6, WIDE.trainable)
+    assert low <= float(found.square().sum()) <= high
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+def test_the_test_of_shares_would_see_one_too_few_or_too_many(tmp_path: Path, wrong: int) -> None:
+    low, high = stats.chi2.interval(1 - 1e-6, WIDE.trainable)
+    one_off = WIDE.trainable * (1 + wrong / SHARES)
+    assert not low <= one_off <= high

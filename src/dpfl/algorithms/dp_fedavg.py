@@ -3,7 +3,8 @@
 Sound as it stands here: the divisor is the expected cohort, the noise is for the largest weight, and missing replies change
 neither. The paper sets the clip to half the mean update of a run without privacy, which is itself a release; here it is
 given, follows a paid quantile, or is the median on public clients. The paper's noise at the clients (`noise="clients"`) hides
-a single upload by z / sqrt(P) only, and so needs secure aggregation.
+a single upload by z / sqrt(P) only, and so needs secure aggregation; each of the P can subtract its own share, so it counts as
+z sqrt((P - 1) / P).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dpfl.algorithms.options import choose, noise_of, weights_of
 from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
-from dpfl.privacy import All, FixedSize, Flat, PerLayer, PoissonSize, PublicMedian, Quantile, Release
+from dpfl.privacy import All, FixedCohort, Flat, PerLayer, PoissonSize, PublicMedian, Quantile, Release
 from dpfl.privacy.clip import Clip
 from dpfl.privacy.sampling import Sampling
 from dpfl.server.algorithm import Algorithm, Claim
@@ -57,7 +58,7 @@ def dp_fedavg(
 
 
 def _sampling(name: str, cohort: int | None) -> Sampling:
-    kinds: dict[str, Callable[[int], Sampling]] = {"poisson": PoissonSize, "fixed-size": FixedSize}
+    kinds: dict[str, Callable[[int], Sampling]] = {"poisson": PoissonSize, "fixed-size": FixedCohort}
     kind = choose("sampling", name, kinds)
     return All() if cohort is None else kind(cohort)
 

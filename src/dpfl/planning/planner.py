@@ -69,7 +69,9 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
     chosen = accountant(claimed) if claimed else proving(by or default_for(release.sampling.event(1.0, population)))
 
     def plan(z: float) -> Spent:
-        return add_all(algorithm.before, algorithm.with_noise(z).stated(count, population))
+        noisy = algorithm.with_noise(z)
+        counted = noisy.stated if algorithm.variant == "published" else noisy.spending
+        return add_all(algorithm.before, counted(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
 

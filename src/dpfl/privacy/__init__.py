@@ -11,7 +11,7 @@ from dpfl.privacy.ledger import Ledger, Limit, Refused
 from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.randomness import Keyed, Randomness, SystemEntropy
 from dpfl.privacy.release import Release
-from dpfl.privacy.sampling import All, FixedSize, Poisson, PoissonSize
+from dpfl.privacy.sampling import All, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.statement import PrivacyStatement
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Accountant",
     "All",
     "Budget",
+    "FixedCohort",
     "FixedSize",
     "Flat",
     "Gaussian",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
-from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.events import REPLACE, Event, gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.noise import AtLeast, Gaussian, Planned
@@ -27,7 +27,8 @@ class Release:
     """Sampling x Clip x Noise. Without noise it is an ordinary sum, and its event says that it protects nothing.
 
     `shared_by` clients each add their share of the noise where they are, for a server that only ever sees the sum (secure
-    aggregation); by default the noise is added in one place. `realised` divides by the batch that was drawn, and leaves an
+    aggregation); one of them can subtract its own, so the noise counts as that of the others. By default the noise is added in
+    one place. `realised` divides by the batch that was drawn, and leaves an
     empty one out, as some papers print it; no accountant covers that.
     """
 
@@ -43,8 +44,10 @@ class Release:
             raise DpflError("Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.")
         if self.noise is not None and isinstance(self.clip, Model) and not self.of_models:
             raise DpflError("Noise on clipped models has no proof here; clip the difference instead.")
-        if self.shared_by is not None and self.shared_by < 1:
-            raise DpflError(f"Noise must be shared by at least 1 client, not {self.shared_by}.")
+        if self.shared_by is not None and self.shared_by < 2:
+            raise DpflError(
+                f"Noise must be shared by at least 2 clients, not {self.shared_by}: each of them can subtract its own share."
+            )
         if isinstance(self._kind, BandedNoise) != isinstance(self.sampling, Cyclic):
             raise DpflError("Noise that later rounds take back needs clients in fixed turns, and they need such noise.")
         if self.shared_by is not None and isinstance(self.clip, Quantile):
@@ -61,11 +64,21 @@ class Release:
     @property
     def multiplier(self) -> float:
         """Noise over sensitivity, for the whole release: what an accountant counts with."""
+        return self._whole_multiplier * math.sqrt(1 - 1 / self.shared_by if self.shared_by else 1.0)
+
+    @property
+    def _whole_multiplier(self) -> float:
+        """With the shares of all who add some."""
         if isinstance(self.noise, HaarNoise):
             return self.noise.effective(self.clip)
         if isinstance(self.noise, AtLeast):
             return self.noise.floor
         return self.noise.multiplier if self.noise else 0.0
+
+    @property
+    def neighbours(self) -> str:
+        """Whom the event is proven for."""
+        return self.sampling.neighbours
 
     @property
     def _kind(self) -> Gaussian | HaarNoise | BandedNoise | None:
@@ -159,6 +172,11 @@ class Upload(Release):
             raise DpflError("Two clipped models can be twice the clip apart; give the upload at least that as its bound.")
         if self.protects not in ("sample", "client"):
             raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
+
+    @property
+    def neighbours(self) -> str:
+        """Who uploads is seen, so a client can be in another's place, and not be absent."""
+        return REPLACE if self.protects == "client" else super().neighbours
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
         return self.moves * largest_weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,10 +10,30 @@ import dp_accounting as dp
 import numpy as np
 
 from dpfl.errors import DpflError
-from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
 
 
 class Sampling(Protocol):
+    @property
+    def neighbours(self) -> str:
+        """Whom the event is proven for: one more or less, or one in another's place."""
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the event counts on it that nobody learns who was drawn."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the event still holds against a unit that knows of itself whether it was drawn."""
+
+    @property
+    def least(self) -> int:
+        """The smallest population that can be drawn from."""
+
+    @property
+    def largest_share(self) -> float:
+        """How much of the mean of a draw, over the fixed divisor, one unit of it is at most."""
+
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         """The indices that take part, in ascending order; `turn` counts the draws."""
 
@@ -28,6 +49,10 @@ class Poisson:
     """Each unit by its own coin; proven for adding or removing one."""
 
     rate: float
+    neighbours = ADD_REMOVE
+    hidden = known = True
+    least = 1
+    largest_share = math.inf
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
@@ -50,6 +75,13 @@ class PoissonSize:
     """Poisson sampling with a number expected instead of a rate."""
 
     size: int
+    neighbours = ADD_REMOVE
+    hidden = known = True
+    largest_share = math.inf
+
+    @property
+    def least(self) -> int:
+        return self.size
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -75,6 +107,17 @@ class FixedSize:
     """As many as planned, without replacement; proven for replacing one, where the sum moves by two norms."""
 
     size: int
+    neighbours = REPLACE
+    hidden = True
+    known = False
+
+    @property
+    def least(self) -> int:
+        return self.size
+
+    @property
+    def largest_share(self) -> float:
+        return 1 / self.size
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -96,8 +139,28 @@ class FixedSize:
 
 
 @dataclass(frozen=True)
+class FixedCohort(FixedSize):
+    """A fixed-size draw of clients, each of whom knows whether it was drawn.
+
+    To one that was not, all of the draw are among the n - 1 others, at a rate of b / (n - 1); to one that was, b - 1 of them.
+    The event is that of the first, which holds in every round against either, and against whoever knows less.
+    """
+
+    known = True
+
+    def event(self, noise_multiplier: float, population: int) -> Event:
+        return super().event(noise_multiplier, population - 1 if self.size < population else population)
+
+
+@dataclass(frozen=True)
 class All:
     """Everyone, every time."""
+
+    neighbours = ADD_REMOVE
+    hidden = False
+    known = True
+    least = 1
+    largest_share = 1.0
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.arange(population)
@@ -117,6 +180,14 @@ class Cyclic:
     """
 
     size: int
+    neighbours = ADD_REMOVE
+    hidden = False
+    known = True
+    largest_share = math.inf
+
+    @property
+    def least(self) -> int:
+        return self.size
 
     def __post_init__(self) -> None:
         if self.size < 1:

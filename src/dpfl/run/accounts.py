@@ -12,7 +12,7 @@ from typing import TypeVar
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
 from dpfl.node.node import ledger_path
-from dpfl.privacy import All, Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
+from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
 from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
@@ -26,8 +26,8 @@ ADVERSARY = {
     "step": "the server, other clients and the public, who may see every update",
     "upload": "the server, other clients and the public, who may see every upload",
     "round": "other clients and the public, who see the models; the server is trusted with single updates",
-    "shared": "other clients and the public; the server, which knows who was drawn and what noise it adds for missing shares, "
-    "is trusted",
+    "shared": "any one other client, which can subtract its own share of the noise, and the public; the server, which knows "
+    "who was drawn and what noise it adds for missing shares, is trusted",
     "none": "nobody is kept out",
 }
 
@@ -155,7 +155,7 @@ class Accounts:
         names = [str(client) for client in range(len(spent))] if self.algorithm.own_accounts else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
-            neighbours=neighbours_of([self.event]),
+            neighbours=self._neighbours,
             delta=self.delta,
             adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale],
             accountant=self.accountant,
@@ -170,6 +170,11 @@ class Accounts:
             noise=self.algorithm.noise,
             warnings=self.warnings,
         )
+
+    @property
+    def _neighbours(self) -> str:
+        assert self.algorithm.release is not None
+        return self.algorithm.release.neighbours
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
@@ -197,10 +202,13 @@ class Accounts:
 
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
         facts = ["the sizes of the clients, the settings and the test set are public"]
-        if self.algorithm.scale == "round" and not isinstance(self.algorithm.clients.sampling, All):
-            facts.append("nobody but the server learns who was drawn into a cohort, nor how many")
-        if self.algorithm.clients.shared_by:
-            alone = self.algorithm.clients.multiplier / math.sqrt(self.algorithm.clients.shared_by)
+        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden:
+            facts.append(
+                "a client knows whether it was drawn into a cohort itself; only the server learns who else was, and how many"
+            )
+        if (shares := self.algorithm.clients.shared_by) and (noise := self.algorithm.clients.noise):
+            facts.append("clients do not add up what they know: of t together, only the other shares of the noise are unknown")
+            alone = noise.multiplier / math.sqrt(shares)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
         if isinstance(randomness, Keyed):
             facts.append(
