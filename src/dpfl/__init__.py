@@ -1,11 +1,16 @@
 """Differentially private federated learning that says truthfully what it cost in privacy."""
 
-from dpfl import algorithms, data, models, privacy
+from typing import TYPE_CHECKING
+
 from dpfl.errors import DpflError
-from dpfl.planning.planner import afford
-from dpfl.planning.tradeoff import plan
-from dpfl.privacy import Budget, PrivacyStatement
-from dpfl.run.train import Result, train
+from dpfl.lazy import on_demand
+
+if TYPE_CHECKING:
+    from dpfl import algorithms, audit, certificate, data, models, privacy
+    from dpfl.planning.planner import afford
+    from dpfl.planning.tradeoff import plan
+    from dpfl.privacy import Budget, PrivacyStatement
+    from dpfl.run.train import Result, train
 
 __version__ = "0.1.0"
 
@@ -16,9 +21,23 @@ __all__ = [
     "Result",
     "afford",
     "algorithms",
+    "audit",
+    "certificate",
     "data",
     "models",
     "plan",
     "privacy",
     "train",
 ]
+
+_ROOMS = ("algorithms", "audit", "certificate", "data", "models", "privacy")
+_HOMES = {
+    "Budget": "dpfl.privacy",
+    "PrivacyStatement": "dpfl.privacy",
+    "Result": "dpfl.run.train",
+    "afford": "dpfl.planning.planner",
+    "plan": "dpfl.planning.tradeoff",
+    "train": "dpfl.run.train",
+}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, {room: f"dpfl.{room}" for room in _ROOMS} | _HOMES)

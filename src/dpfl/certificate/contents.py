@@ -16,7 +16,7 @@ from dpfl.certificate.keys import canonical, fingerprint, load_private, raw, sig
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.errors import DpflError
-from dpfl.node.node import ledger_path
+from dpfl.node.holdings import ledger_path
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import decode, describe, encode, neighbours_of
 from dpfl.privacy.statement import rounded_up

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from dpfl.data.checks import suggest
 from dpfl.data.dataset import Array, Dataset, Source, make_dataset
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.folders import find
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 
 # Means and standard deviations that were published with the data sets: constants, so they cost no privacy.
 MNIST_SCALE = ((0.1307,), (0.3081,))

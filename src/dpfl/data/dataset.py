@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import torch
 
 from dpfl.data.partition import Dirichlet, Partition, describe
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
@@ -65,7 +65,7 @@ class Dataset:
         return digest.hexdigest()
 
 
-Array = torch.Tensor | np.ndarray
+Array: TypeAlias = "torch.Tensor | np.ndarray"
 
 
 def make_dataset(name: str, x: Array, y: Array, classes: int | None = None) -> Dataset:

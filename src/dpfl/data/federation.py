@@ -9,11 +9,11 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import torch
 
 from dpfl.data.dataset import Array, Dataset, make_dataset
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 
 COUNTED = 1000
 

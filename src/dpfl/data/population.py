@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
-import torch
 
 from dpfl.data.checks import require_above, require_whole
+from dpfl.lazy import torch
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class Population(Sequence[torch.Tensor]):
+class Population(Sequence["torch.Tensor"]):
     """Index tensors by client number, each made anew when it is asked for."""
 
     how: Drawn

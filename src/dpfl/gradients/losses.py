@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias
 
 from dpfl.errors import DpflError
+from dpfl.lazy import functional, torch
 from dpfl.models import FlatModel
 
-aten = torch.ops.aten
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Loss = Callable[[FlatModel, Tensor, Tensor], Tensor]
+Loss: TypeAlias = "Callable[[FlatModel, Tensor, Tensor], Tensor]"
 """The mean over a batch, with its graph."""
 
 
 def checked_scores(scores: object, samples: int) -> Tensor:
-    if not isinstance(scores, Tensor) or scores.shape[:1] != (samples,):
+    if not isinstance(scores, torch.Tensor) or scores.shape[:1] != (samples,):
         raise DpflError("The model must return one tensor of scores (samples, classes), a row for each sample of the batch.")
     return scores
 
 
 def sample_losses(scores: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of each sample; the mean over positions where a sample has several."""
-    losses = F.cross_entropy(checked_scores(scores, len(y)), y, reduction="none")
+    losses = functional.cross_entropy(checked_scores(scores, len(y)), y, reduction="none")
     return losses if losses.dim() == 1 else losses.flatten(1).mean(1)
 
 
@@ -40,10 +39,10 @@ def losses_and_gradients(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             scores = scores.detach().requires_grad_()
             losses = sample_losses(scores, y)
         return losses.detach(), torch.autograd.grad(losses.sum(), scores)[0]
-    logs = aten._log_softmax(checked_scores(scores, len(y)), 1, False)
-    losses, total = aten.nll_loss_forward(logs, y, None, 0, -100)
-    g = aten.nll_loss_backward(torch.ones_like(losses), logs, y, None, 0, -100, total)
-    return losses, aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
+    logs = torch.ops.aten._log_softmax(checked_scores(scores, len(y)), 1, False)
+    losses, total = torch.ops.aten.nll_loss_forward(logs, y, None, 0, -100)
+    g = torch.ops.aten.nll_loss_backward(torch.ones_like(losses), logs, y, None, 0, -100, total)
+    return losses, torch.ops.aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
 
 
 def gradients_of(loss: Tensor, model: FlatModel) -> tuple[Tensor, ...]:

@@ -1,21 +1,26 @@
 """What is trained: descriptions of models, and a model as one flat vector."""
 
-from dpfl.models.catalog import (
-    Model,
-    alexnet,
-    cnn,
-    cnn_wide,
-    feature_map,
-    from_module,
-    from_name,
-    mlp,
-    mobilenet_v2,
-    resnet18,
-    scattering_linear,
-)
-from dpfl.models.check import refuse_batch_statistics
-from dpfl.models.evaluate import evaluate
-from dpfl.models.flat import FlatModel, Layout
+from typing import TYPE_CHECKING
+
+from dpfl.lazy import on_demand
+
+if TYPE_CHECKING:
+    from dpfl.models.catalog import (
+        Model,
+        alexnet,
+        cnn,
+        cnn_wide,
+        feature_map,
+        from_module,
+        from_name,
+        mlp,
+        mobilenet_v2,
+        resnet18,
+        scattering_linear,
+    )
+    from dpfl.models.check import refuse_batch_statistics
+    from dpfl.models.evaluation import evaluate
+    from dpfl.models.flat import FlatModel, Layout
 
 __all__ = [
     "FlatModel",
@@ -34,3 +39,12 @@ __all__ = [
     "resnet18",
     "scattering_linear",
 ]
+
+_ELSEWHERE = {
+    "FlatModel": "dpfl.models.flat",
+    "Layout": "dpfl.models.flat",
+    "evaluate": "dpfl.models.evaluation",
+    "refuse_batch_statistics": "dpfl.models.check",
+}
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = on_demand(__name__, dict.fromkeys(__all__, "dpfl.models.catalog") | _ELSEWHERE)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-
-import torch
-from torch import Tensor, nn
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
+from dpfl.lazy import nn, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 CENTRE = "centre.running_mean"
@@ -113,7 +114,7 @@ def _check(parameters: dict[str, nn.Parameter], statistics: dict[str, Tensor]) -
     if not parameters:
         raise DpflError("The model has no trainable parameters; leave requires_grad on for what is to be trained.")
     for name, tensor in (*parameters.items(), *statistics.items()):
-        if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+        if isinstance(tensor, nn.parameter.UninitializedParameter | nn.parameter.UninitializedBuffer):
             raise DpflError(f"{name} has no shape yet; run the lazy model once on a sample before training.")
         if tensor.dtype != torch.float32:
             raise DpflError(f"{name} is {tensor.dtype}, but training is in float32; call .float() on the model.")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import FlatModel
 from dpfl.node.drift import Drift
-from dpfl.node.holdings import Holdings
+from dpfl.node.holdings import Holdings, ledger_path
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.task import Reply, Task
@@ -59,10 +59,6 @@ class Site:
     ledgers: Path | None = None
     limit: Limit | None = None
     fingerprint: str = ""
-
-
-def ledger_path(folder: Path, client: int) -> Path:
-    return folder / f"client-{client:05d}.sqlite"
 
 
 class Node:

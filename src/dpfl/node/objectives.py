@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import Loss, mean_loss, sample_losses
+from dpfl.lazy import functional, nn
 from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.privacy.noise import gaussian_vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Generator = Callable[[str], np.random.Generator]
 """A purpose to a generator of its own; the steps of a round draw from it in turn."""
@@ -91,7 +93,7 @@ class Perturbed:
         def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
             seen = final_layer(model, x)
             weight, bias = seen.layer.weight, seen.layer.bias
-            scores = F.linear(seen.inputs, moved(weight), None if bias is None else moved(bias))
+            scores = functional.linear(seen.inputs, moved(weight), None if bias is None else moved(bias))
             return sample_losses(seen.scores, y).mean() + self.share * sample_losses(scores, y).mean()
 
         return loss
@@ -99,7 +101,7 @@ class Perturbed:
 
 def contrastive_losses(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
     """-log(exp(sim(z, near) / T) / (exp(sim(z, near) / T) + exp(sim(z, far) / T))) of each row; sim is the cosine."""
-    return F.softplus((F.cosine_similarity(z, far) - F.cosine_similarity(z, near)) / temperature)
+    return functional.softplus((functional.cosine_similarity(z, far) - functional.cosine_similarity(z, near)) / temperature)
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 
-Step = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Step: TypeAlias = "Callable[[Tensor], Tensor]"
 """A gradient in, the change of the model out; keeps its own moments."""
 
 

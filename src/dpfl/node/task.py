@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.node.objectives import CrossEntropy, Objective
@@ -16,6 +16,9 @@ from dpfl.privacy import Release
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dp_accounting as dp
 import numpy as np
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from dp_accounting.rdp import RdpAccountant
-from scipy.special import log_ndtr, ndtr
 
 from dpfl.errors import DpflError
+from dpfl.lazy import dp, special
 from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
 from dpfl.privacy.losses import gaussian_losses
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting.rdp import RdpAccountant
 
 # Orders that do not converge are left out by dp-accounting, which only ever raises epsilon; it says so for each of them.
 logging.getLogger("absl").addFilter(lambda record: "_compute_log_a_frac" not in str(record.msg))
@@ -118,7 +119,7 @@ def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta
 
 @lru_cache(maxsize=256)
 def _rdp_of(event: Event, classic: bool, relation: dp.NeighboringRelation) -> tuple[RdpAccountant, np.ndarray]:
-    accountant = RdpAccountant(CLASSIC_ORDERS if classic else None, relation)
+    accountant = dp.rdp.RdpAccountant(CLASSIC_ORDERS if classic else None, relation)
     accountant.compose(event)
     return accountant.orders, accountant.rdp
 
@@ -151,7 +152,7 @@ def _second_order_epsilon(events: Frozen, delta: float) -> float:
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The exact delta of a Gaussian mechanism with multiplier 1/mu (Balle and Wang 2018)."""
-    return float(ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))))
+    return float(special.ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon + float(special.log_ndtr(-mu / 2 - epsilon / mu))))
 
 
 def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _ROW = 4096
 

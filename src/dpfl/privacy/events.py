@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-import dp_accounting as dp
-
 from dpfl.errors import DpflError
+from dpfl.lazy import dp
 
-Event: TypeAlias = dp.DpEvent
+Event: TypeAlias = "dp.DpEvent"
 Spent = Mapping[Any, int]
 """How many times each event was released."""
 

@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy.noise import gaussian_vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CLIPS = ("coefficients", "gradient", "levels")
 """What the paper bounds: |H| in Algorithm 1, |g| in Algorithm 2, each level of H by itself in the text of section 4.3."""

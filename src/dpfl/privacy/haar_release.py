@@ -10,14 +10,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy.clip import Clip, Groups, check_level, shrink, together
 from dpfl.privacy.haar import Haar
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BOUNDS = ("weighted", "coefficients")
 

@@ -7,32 +7,38 @@ which inverts the loss by a Python call for each point of the grid; here it is i
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
-from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+
+from dpfl.lazy import pld
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.pld_pmf import PLDPmf
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
 
 def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
     """For a record that is removed and for one that is added; without sampling the two are alike."""
-    removed = _discrete(noise_multiplier, rate, interval, AdjacencyType.REMOVE)
+    change, distribution = pld.privacy_loss_mechanism.AdjacencyType, pld.privacy_loss_distribution.PrivacyLossDistribution
+    removed = _discrete(noise_multiplier, rate, interval, change.REMOVE)
     if rate == 1:
-        return PrivacyLossDistribution(removed)
-    return PrivacyLossDistribution(removed, _discrete(noise_multiplier, rate, interval, AdjacencyType.ADD))
+        return distribution(removed)
+    return distribution(removed, _discrete(noise_multiplier, rate, interval, change.ADD))
 
 
-def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
-    losses = GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
+def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> PLDPmf:
+    losses = pld.privacy_loss_mechanism.GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
     bounds = losses.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
     deltas = _deltas(losses, noise_multiplier, rate, np.arange(low, high + 1) * interval)
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+    return pld.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
 
 
 def _deltas(losses: GaussianPrivacyLoss, noise_multiplier: float, rate: float, epsilons: np.ndarray) -> np.ndarray:
     """delta(epsilon) = P[output <= x] - e^epsilon Q[output <= x], with x where the loss is epsilon."""
-    removed = losses.adjacency_type == AdjacencyType.REMOVE
+    removed = losses.adjacency_type == pld.privacy_loss_mechanism.AdjacencyType.REMOVE
     sign = 1 if removed else -1
     inside = sign * epsilons > (math.log1p(-rate) if rate < 1 else -math.inf)  # beyond, all of the losses are on one side
     deltas: np.ndarray = -np.expm1(epsilons) if removed else np.zeros_like(epsilons)

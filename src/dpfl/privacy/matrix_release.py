@@ -6,13 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.privacy.matrix import BandedRoot
 from dpfl.privacy.noise import gaussian_vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @lru_cache(maxsize=8)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy.clip import MARGIN
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.noise import gaussian_vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)

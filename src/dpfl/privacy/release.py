@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
@@ -20,6 +20,9 @@ from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.noise import AtLeast, Gaussian, Planned
 from dpfl.privacy.sampling import All, Cyclic, Sampling
 from dpfl.privacy.secure_noise import SecureGaussian
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

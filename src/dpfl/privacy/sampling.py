@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import dp_accounting as dp
 import numpy as np
 
 from dpfl.errors import DpflError
+from dpfl.lazy import dp
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from torch import Tensor
 
+from dpfl.lazy import torch
 from dpfl.privacy.noise import Gaussian
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GRID_BITS = 18
 """The grid is a power of two between 2^-18 and 2^-19 of the noise's deviation: finer costs less noise, coarser hides more."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
-from dpfl.node.node import ledger_path
+from dpfl.node.holdings import ledger_path
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest

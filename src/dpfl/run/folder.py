@@ -10,18 +10,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tomli_w
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save, save_file
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
 from dpfl.server.state import State
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class RunFolder:
         tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
         tensors |= {f"{MEMORY}{name}": tensor for name, tensor in state.memory.items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        from safetensors.torch import save
+
         seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
         self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
 
@@ -146,6 +150,8 @@ class RunFolder:
             ) from error
 
     def save_model(self, vector: Tensor, layout: Layout) -> None:
+        from safetensors.torch import save_file
+
         tensors = {
             name: vector[layout.span(entry)].reshape(shape).clone()
             for entry, (name, shape) in enumerate(zip(layout.names, layout.shapes, strict=True))
@@ -156,11 +162,12 @@ class RunFolder:
         """Of the model's weights as they lie in the file, one after another in the order of the model."""
         path = self.file("model.safetensors")
         try:
-            with safe_open(path, "pt") as file:
+            with safe_open(path, "np") as file:
                 names = json.loads(file.metadata()["names"])
-                return vector_sha256(torch.cat([file.get_tensor(name).reshape(-1).float() for name in names]))
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+                weights = [file.get_tensor(name).astype(np.float32).tobytes() for name in names]
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DpflError(f"The model {path} is damaged ({error}); restore it from a copy.") from error
+        return hashlib.sha256(b"".join(weights)).hexdigest()
 
     def metrics(self) -> Metrics:
         return Metrics(self.file("metrics.sqlite"))

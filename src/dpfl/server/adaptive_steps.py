@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.server import ali_bounds, als_bounds
 from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, raw_gamma, raw_slope, released_slope
 from dpfl.server.als_bounds import AlsInputs
 from dpfl.server.steps import Seen, Situation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ESTIMATES = ("released", "raw", "public")
 

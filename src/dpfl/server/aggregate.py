@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from dpfl.lazy import torch
 from dpfl.node.task import Reply
 from dpfl.privacy import Quantile, Release
 from dpfl.privacy.matrix_release import BandedNoise
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:

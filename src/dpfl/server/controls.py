@@ -7,9 +7,12 @@ uploads carry noise (DP-SCAFFOLD, Noble et al. 2022) the controls are post-proce
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from dpfl.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def fresh(clients: int, parameters: int) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
-
+from dpfl.lazy import torch
 from dpfl.models import Layout
 from dpfl.server.controls import corrections, fresh, renewed
 from dpfl.server.steps import Seen
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Kept(Protocol):

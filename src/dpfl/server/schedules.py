@@ -6,17 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy import Flat, Release
 from dpfl.privacy.noise import AtLeast
 from dpfl.privacy.schedules import Dynamic
 from dpfl.server.adaptive_steps import noise_energy, released_gradient
 from dpfl.server.steps import Seen
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Schedule(Protocol):

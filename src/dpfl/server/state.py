@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from dpfl.models import Layout
 from dpfl.privacy import Ledger, Limit, Release
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PAST_NOISE = "past noise"
 """What the server remembers of the noise that later rounds take back; as secret as the seed."""

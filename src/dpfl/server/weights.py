@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from torch import Tensor, from_numpy, ones, tensor, zeros
 
+from dpfl.lazy import torch
 from dpfl.privacy.histogram import Survey
 from dpfl.server.hellinger import hellinger_scores, hellinger_weights
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Answers = Mapping[int, np.ndarray]
 
@@ -35,7 +38,7 @@ class Uniform:
     survey = None
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        return ones(len(declared))
+        return torch.ones(len(declared))
 
     def usual(self, declared: Sequence[int]) -> float:
         return 1.0
@@ -46,7 +49,7 @@ class BySize:
     survey = None
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
-        return tensor(declared, dtype=ones(0).dtype) / max(declared)
+        return torch.tensor(declared, dtype=torch.ones(0).dtype) / max(declared)
 
     def usual(self, declared: Sequence[int]) -> float:
         return float(self.of(declared).mean())
@@ -65,9 +68,9 @@ class Hellinger:
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:
-            return ones(len(declared))
-        weights, found = zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
-        weights[list(answers)] = from_numpy(found(np.stack(list(answers.values())), self.kind)).float()
+            return torch.ones(len(declared))
+        weights, found = torch.zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
+        weights[list(answers)] = torch.from_numpy(found(np.stack(list(answers.values())), self.kind)).float()
         return weights
 
     def usual(self, declared: Sequence[int]) -> float:
