@@ -202,9 +202,9 @@ def test_a_folder_is_one_file_a_site(tmp_path: Path) -> None:
 def test_declared_sites_are_those_that_occur(tmp_path: Path) -> None:
     path = write(tmp_path)
     assert read_table(path, schema(), sites=("b", "a")).rows.site.tolist() == [0, 1, 0, 1]
-    with pytest.raises(DpflError, match="no rows of the site 'c' that data.sites names"):
+    with pytest.raises(DpflError, match=r"no rows of the site 'c' that data\.sites names"):
         read_table(path, schema(), sites=("a", "b", "c"))
-    with pytest.raises(DpflError, match="the site 'b', which data.sites does not name"):
+    with pytest.raises(DpflError, match=r"the site 'b', which data\.sites does not name"):
         read_table(path, schema(), sites=("a",))
 
 
@@ -243,7 +243,7 @@ def test_a_site_that_is_all_tested_on_is_said(tmp_path: Path) -> None:
     rows = "".join(f"f,1,{'b' if number == 7 else 'a'},1,p{number},1,1,1\n" for number in range(50))
     table = read_table(write(tmp_path, rows), schema())
     alone = float(table.rows.draw[7])
-    with pytest.raises(DpflError, match="The site 'b' of table.csv has no rows to train on"):
+    with pytest.raises(DpflError, match=r"The site 'b' of table\.csv has no rows to train on"):
         table.held_out(alone + 1e-9)[0].by_site()
     with pytest.raises(DpflError, match="leaves nothing to train or to test on"):
         table.held_out(1e-12)

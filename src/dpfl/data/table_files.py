@@ -25,7 +25,7 @@ from dpfl.errors import DpflError
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 DELIMITERS = (",", ";", "\t", "|")
-BLOCK = 1 << 24
+BLOCK = 1 << 22
 """Bytes of text that are read at once: no row may be longer."""
 ROWS = 1 << 16
 """Rows of a Parquet file that are read at once."""
