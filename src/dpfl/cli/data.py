@@ -1,4 +1,4 @@
-"""The commands `dpfl data get` and `dpfl data show`."""
+"""The commands `dpfl data get`, `dpfl data describe` and `dpfl data show`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,23 @@ def get(
     console = Console()
     folder = download(name, data_dir, watch=watch if console.is_terminal else None)
     console.print(f"{name} is in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def describe(
+    table: Annotated[Path, typer.Argument(help="A .csv, .csv.gz, .tsv or .parquet file with a header.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="The table is public: read ranges and levels off it, too.", show_default=False)
+    ] = False,
+    delimiter: Annotated[str | None, typer.Option(help="What stands between fields.", show_default="from the header")] = None,
+    decimal: Annotated[str, typer.Option(help="The decimal mark: . or ,")] = ".",
+    encoding: Annotated[str, typer.Option(help="Such as latin-1.")] = "utf-8",
+) -> None:
+    """Propose the [data] section of an experiment for a table, from its header and types; no value is read off private data."""
+    from dpfl.data.describe import describe as propose
+    from dpfl.data.table_files import Text
+
+    typer.echo(propose(table.expanduser(), public, Text(delimiter, decimal, encoding)), nl=False)
 
 
 @app.command()
