@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dpfl.cli.app import show
+from dpfl.cli.run import show
 from dpfl.experiment import load
 from dpfl.report.progress import Live
 

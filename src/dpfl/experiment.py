@@ -7,7 +7,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,8 +17,10 @@ from dpfl.algorithms.options import nearest
 from dpfl.data import partition
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
-from dpfl.run.recorder import Progress
-from dpfl.run.train import Result, train
+
+if TYPE_CHECKING:
+    from dpfl.run.recorder import Progress
+    from dpfl.run.train import Result
 
 DEMO: dict[str, Any] = {
     "seed": 0,
@@ -114,6 +116,8 @@ class Experiment(Section):
         workers: int | None = None,
         data_dir: Path | None = None,
     ) -> Result:
+        from dpfl.run.train import train
+
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
         budget = Budget(**self.budget.model_dump())
         model = models.from_name(self.model.name, **self.model.options())

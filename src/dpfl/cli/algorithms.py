@@ -18,7 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 def algorithms(
     name: Annotated[str | None, typer.Argument(help="One system, for its parts and defaults.")] = None, as_json: Json = False
 ) -> None:
-    """List the systems, or show one: what it is, its options, its parts, and what is proven of it."""
+    """List the systems, or show one: its options, its parts, and what is proven of it."""
     found = describe_one(name) if name else describe_all()
     if as_json:
         print(json.dumps(found))
