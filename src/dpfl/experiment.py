@@ -53,6 +53,8 @@ class DataSection(OpenSection):
     partition: str = "dirichlet"
     clients: int = 10
     public_clients: int = 0
+    classes: int | None = None
+    test_share: float | None = None
 
 
 class ModelSection(OpenSection):
@@ -105,7 +107,9 @@ class Experiment(Section):
         if section.partition == "dirichlet":
             options.setdefault("beta", 0.05)
         how = partition.parse(section.partition, **options)
-        source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None))
+        declared = {"classes": section.classes, "test_share": section.test_share}
+        given = {name: value for name, value in declared.items() if value is not None}
+        source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given)
         return source.split(clients=section.clients, how=how, seed=self.seed, public_clients=section.public_clients)
 
     def run(

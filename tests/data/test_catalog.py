@@ -104,10 +104,48 @@ def test_an_incomplete_cifar10_names_the_file(tmp_path):
 def test_npz_by_its_path(tmp_path):
     path = tmp_path / "own.npz"
     np.savez(path, x=np.random.default_rng(0).random((50, 3)), y=np.arange(50) % 5)
-    source = catalog.load(str(path))
-    assert (len(source.train), len(source.test), source.train.classes) == (40, 10, 5)
-    assert source.train.name == "own"
-    assert not torch.equal(source.test.x, catalog.load(str(path), seed=1).test.x)
+    source = catalog.load(str(path), classes=5)
+    assert source.test is None
+    assert (len(source.train), source.train.classes, source.train.name) == (50, 5, "own")
+    shared = catalog.load(str(path), test_share=0.2)
+    assert (len(shared.train), len(shared.test), shared.train.classes) == (40, 10, 5)
+    assert not torch.equal(shared.test.x, catalog.load(str(path), test_share=0.2, seed=1).test.x)
+
+
+def test_the_number_of_classes_is_not_read_off_private_labels(tmp_path):
+    x, y = np.ones((6, 2)), np.array([0, 1, 2, 0, 1, 2])
+    with pytest.raises(DpflError, match="not read off private labels: declare it"):
+        catalog.tensors(x, y)
+    assert catalog.tensors(x, y, classes=7).train.classes == 7
+    assert catalog.tensors(x, y, x, y + 1).train.classes == 4
+    with pytest.raises(DpflError, match="number them from 0 to 1"):
+        catalog.tensors(x, y, x[:2], y[:2])
+    np.savez(tmp_path / "own.npz", x=x, y=y, classes=9)
+    assert catalog.npz(tmp_path / "own.npz").train.classes == 9
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"x": np.ones((2, 2)) * 1j}, "complex"),
+        ({"y": np.array([0, np.nan])}, "whole numbers"),
+        ({"y_test": np.array([0, 8_000_000_000])}, "classes"),
+        ({"y": np.array([0, 8_000_000_000])}, "number them from 0 to 1"),
+        ({"classes": True}, "whole number"),
+        ({"classes": 0}, "at least 1"),
+        ({"x_test": None}, "both x_test and y_test"),
+    ],
+)
+def test_odd_tensors_are_refused(given, said):
+    whole = {"x": np.ones((2, 2)), "y": np.arange(2), "x_test": np.ones((2, 2)), "y_test": np.arange(2)}
+    with pytest.raises(DpflError, match=said):
+        catalog.tensors(**whole | given)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, float("nan"), True, "half"])
+def test_a_share_outside_0_to_1_is_refused(tmp_path, share):
+    with pytest.raises(DpflError, match="test_share"):
+        catalog.npz(tmp_path / "own.npz", test_share=share)
 
 
 @pytest.mark.parametrize(

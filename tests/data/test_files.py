@@ -71,17 +71,27 @@ def test_npz_with_a_test_set(tmp_path):
     x, y = np.ones((4, 2)), np.arange(4)
     np.savez(tmp_path / "own.npz", x=x, y=y, x_test=x[:1], y_test=y[:1])
     held = read_npz(tmp_path / "own.npz")
-    assert (len(held.x), len(held.x_test)) == (4, 1)
+    assert held.classes is None
+    assert held.test is not None
+    assert (len(held.x), len(held.test[0])) == (4, 1)
 
 
-def test_npz_without_a_test_set_is_split_by_class(tmp_path):
+def test_no_record_of_an_npz_is_made_public_unasked(tmp_path):
+    np.savez(tmp_path / "own.npz", x=np.ones((10, 2)), y=np.arange(10), classes=12)
+    held = read_npz(tmp_path / "own.npz")
+    assert held.test is None
+    assert len(held.x) == 10
+    assert held.classes == 12
+
+
+def test_a_share_that_is_declared_public_is_split_off_by_class(tmp_path):
     x, y = np.arange(1000).reshape(500, 2), np.repeat([0, 1, 2], [300, 150, 50])
     np.savez(tmp_path / "own.npz", x=x, y=y)
-    one, same, other = (read_npz(tmp_path / "own.npz", seed) for seed in (0, 0, 1))
-    assert np.bincount(one.y_test).tolist() == [60, 30, 10]
-    assert sorted([*one.x[:, 0], *one.x_test[:, 0]]) == x[:, 0].tolist()
-    assert np.array_equal(one.x_test, same.x_test)
-    assert not np.array_equal(one.x_test, other.x_test)
+    one, same, other = (read_npz(tmp_path / "own.npz", 0.2, seed) for seed in (0, 0, 1))
+    assert np.bincount(one.test[1]).tolist() == [60, 30, 10]
+    assert sorted([*one.x[:, 0], *one.test[0][:, 0]]) == x[:, 0].tolist()
+    assert np.array_equal(one.test[0], same.test[0])
+    assert not np.array_equal(one.test[0], other.test[0])
 
 
 @pytest.mark.parametrize(
@@ -90,6 +100,7 @@ def test_npz_without_a_test_set_is_split_by_class(tmp_path):
         ({"x": np.ones((4, 2))}, "give x and y"),
         ({"x": np.ones((4, 2)), "y": np.arange(4), "x_test": np.ones((4, 2))}, "both or none"),
         ({"x": np.ones((4, 2)), "y": np.arange(3)}, "n above 1"),
+        ({"x": np.ones((4, 2)), "y": np.arange(4), "classes": np.ones(2)}, "not one whole number"),
         ({"x": np.array([{}, {}], dtype=object), "y": np.arange(2)}, "no readable .npz file of plain arrays"),
     ],
 )

@@ -15,16 +15,20 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor, nn
 
 import dpfl
-from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
+from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
+from dpfl.cli.run import show
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Task
 from dpfl.privacy import Ledger, Limit, accountant
+from dpfl.report.progress import Live
+from dpfl.report.tables import draw_runs, runs_table, summary
 from dpfl.run.folder import Row, RunFolder
 from dpfl.run.train import diverging
 from tests.conftest import MODEL, StopsAfter, small_federation
@@ -559,6 +563,26 @@ def test_training_that_diverges_stops_and_keeps_the_last_checkpoint(
     with pytest.raises(DpflError, match=f"diverged {said}.*checkpoint is kept"):
         train(federation, wild, rounds=5, accountant="rdp", evaluate_every=1)
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_run_without_a_test_set_says_that_nothing_was_measured(
+    train: Train, federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untested = replace(federation, test=None)
+    result = train(untested, SOUND, rounds=2, progress=Live(Console(width=120)))
+    assert result.accuracy is None
+    assert result.loss is None
+    assert "accuracy is not measured" in " ".join(result.notes)
+    show(result, Console(width=120))
+    shown = capsys.readouterr().out
+    assert "accuracy not measured (no test set)" in shown
+    assert "round 2/2  tau 3" in shown
+    folder = RunFolder(tmp_path / "run")
+    Console().print(runs_table([summary(folder)]))
+    draw_runs([folder], tmp_path / "runs.png")
+    assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
+    with pytest.raises(DpflError, match="follows the loss on a public test set"):
+        train(untested, adap_dp_fl(noise_multiplier=1.0), rounds=2, out="follows")
 
 
 def test_nan_at_one_client_of_an_unprotected_run_stops_it_and_names_the_client(train: Train, federation: Federation) -> None:

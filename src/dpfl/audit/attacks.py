@@ -14,6 +14,7 @@ from dpfl import data, models
 from dpfl.algorithms import Algorithm
 from dpfl.audit.membership import Roc, likelihood_ratio, loss_threshold
 from dpfl.data import IID, Federation
+from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.privacy import Budget
 from dpfl.run.train import train
@@ -40,7 +41,7 @@ def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[Roc]:
 
 def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path) -> tuple[nn.Module, float]:
     public = MEMBERS // 8
-    source = data.tensors(x, y, x[:public], y[:public], name="audit")
+    source = data.tensors(x, y, x[:public], y[:public], name="audit", classes=10)
     split = source.split(clients=CLIENTS, how=IID(), seed=seed, public_clients=1)
     # RDP is quick however little noise a published system has.
     by = "rdp" if algorithm.variant == "published" else None
@@ -52,6 +53,8 @@ def membership_of(module: nn.Module, federation: Federation, epsilon: float, del
     """For a model that was trained before: its training samples against its test samples."""
     rows = torch.cat([federation.clients[client] for client in range(min(len(federation.clients), 50))])[:most]
     train_set, test = federation.train, federation.test
+    if test is None:
+        raise DpflError("Membership is measured against samples that were not trained on: give the run's data a test set.")
     return loss_threshold(module, (train_set.x[rows], train_set.y[rows]), (test.x[:most], test.y[:most]), epsilon, delta)
 
 

@@ -241,7 +241,8 @@ def _data(folder: RunFolder, certificate: Certificate) -> Check:
     except DpflError as error:
         return Check("data", f"hashes as recorded; the data is not here to be hashed again ({error})")
     plain = {"federation": federation.sha256, "train": federation.train.sha256}
-    true = {name: sealed(folder, value.encode()) for name, value in plain.items()} | {"test": federation.test.sha256}
+    true = {name: sealed(folder, value.encode()) for name, value in plain.items()}
+    true |= {"test": federation.test.sha256} if federation.test else {}
     differing = [name for name, value in true.items() if certificate.hashes.get(name) != value]
     findings = [f"The {name} data on this machine is not that which was certified." for name in differing]
     return Check("data", "hashed again, as certified", tuple(findings))

@@ -59,6 +59,8 @@ def show(
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other option of the partition.")
     ] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes of an .npz file.", show_default="test set's")] = None,
+    test_share: Annotated[float | None, typer.Option(help="Part of an .npz file's records that is made public.")] = None,
     clients: Annotated[int, typer.Option(help="Number of clients.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
     public_clients: Annotated[int, typer.Option(help="Clients held out as public.")] = 0,
@@ -68,7 +70,9 @@ def show(
 ) -> None:
     """Show how a data set is spread over the clients."""
     how = parse(partition, **_options(partition, beta, options or []))
-    federation = load(name, data_dir).split(clients, how, seed, public_clients)
+    declared = {"classes": classes, "test_share": test_share}
+    source = load(name, data_dir, **{key: value for key, value in declared.items() if value is not None})
+    federation = source.split(clients, how, seed, public_clients)
     if png:
         holdings.draw(federation, png)
     if as_json:
@@ -111,7 +115,7 @@ def _summary(federation: Federation) -> dict[str, Any]:
         "sizes": federation.sizes,
         "label_counts": federation.label_counts().tolist(),
         "public_sizes": [len(part) for part in federation.public],
-        "test_size": len(federation.test),
+        "test_size": len(federation.test) if federation.test else 0,
         "sha256": federation.sha256,
         "notes": federation.notes,
     }

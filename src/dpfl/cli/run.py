@@ -56,8 +56,9 @@ def _recorded(folder: Path) -> Experiment:
 
 
 def show(result: Result, console: Console) -> None:
+    measured = "not measured (no test set)" if result.accuracy is None else f"{result.accuracy:.2%}"
     console.print(
-        f"\n[bold]accuracy {result.accuracy:.2%}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
+        f"\n[bold]accuracy {measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
         f"ended by {result.stopped_by}",
         highlight=False,
     )

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.data.checks import suggest
-from dpfl.data.dataset import Array, Dataset, Source, make_dataset
+from dpfl.data.checks import is_number, require_whole, suggest
+from dpfl.data.dataset import Array, Dataset, Source, make_dataset, number_of_classes
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.folders import find
 from dpfl.errors import DpflError
@@ -37,7 +37,9 @@ def sample() -> Source:
     """10,000 images of MNIST that come with the package: 8,000 to train and 2,000 to test on."""
     file = resources.files("dpfl.data") / "mnist_sample.npz"
     with resources.as_file(file) as path:
-        return _source("mnist-sample", read_npz(path), 10, MNIST_SCALE)
+        held = read_npz(path)
+    assert held.test is not None
+    return _source("mnist-sample", Arrays(held.x, held.y, *held.test), 10, MNIST_SCALE)
 
 
 def mnist(data_dir: str | Path | None = None) -> Source:
@@ -71,17 +73,33 @@ def cifar10(data_dir: str | Path | None = None) -> Source:
     return _source("cifar10", read_cifar10(folder), 10, CIFAR10_SCALE)
 
 
-def npz(path: str | Path, seed: int = 0) -> Source:
-    """The user's own .npz file with x and y; without x_test and y_test, a seeded stratified fifth is the test set."""
-    held = read_npz(Path(path).expanduser(), seed)
-    return tensors(held.x, held.y, held.x_test, held.y_test, name=Path(path).stem)
+def npz(path: str | Path, classes: int | None = None, test_share: float = 0.0, seed: int = 0) -> Source:
+    """The user's own .npz file with x and y, and x_test and y_test if there is a public test set.
+
+    Where there is none, nothing is measured, unless a `test_share` of the records is declared public: a seeded stratified part.
+    """
+    if not is_number(test_share) or not 0 <= test_share < 1:
+        raise DpflError(f"test_share is {test_share!r}: give the part of the records to make public, from 0 to below 1.")
+    require_whole(seed, "seed", least=0)
+    held = read_npz(Path(path).expanduser(), test_share, seed)
+    x_test, y_test = held.test or (None, None)
+    return tensors(held.x, held.y, x_test, y_test, Path(path).stem, held.classes if classes is None else classes)
 
 
-def tensors(x: Array, y: Array, x_test: Array, y_test: Array, name: str = "own") -> Source:
-    """The user's own tensors or arrays, in any numeric type."""
-    train, test = make_dataset(name, x, y), make_dataset(name, x_test, y_test)
-    classes = max(train.classes, test.classes)
-    return Source(Dataset(name, train.x, train.y, classes), Dataset(name, test.x, test.y, classes))
+def tensors(
+    x: Array,
+    y: Array,
+    x_test: Array | None = None,
+    y_test: Array | None = None,
+    name: str = "own",
+    classes: int | None = None,
+) -> Source:
+    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or that of the test set."""
+    known = number_of_classes(name, classes, y_test)
+    if (x_test is None) != (y_test is None):
+        raise DpflError("A test set has samples and labels: give both x_test and y_test, or none.")
+    test = None if x_test is None or y_test is None else make_dataset(name, x_test, y_test, known)
+    return Source(make_dataset(name, x, y, known), test)
 
 
 def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Source:
@@ -96,10 +114,10 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Sourc
     for split in EMNIST_CLASSES:
         readers[f"emnist-{split}"] = lambda split=split: emnist(split, data_dir)
     if name.endswith(".npz"):
-        readers[name] = lambda seed=0: npz(name, seed)
+        readers[name] = lambda **rest: npz(name, **rest)
     if name not in readers:
         raise DpflError(f"There is no data set {name!r}: {suggest(name, readers)}, or give a path ending in .npz.")
-    allowed = {"emnist": ["split"]}.get(name, ["seed"] if name.endswith(".npz") else [])
+    allowed = {"emnist": ["split"]}.get(name, ["classes", "test_share", "seed"] if name.endswith(".npz") else [])
     if unknown := next((key for key in options if key not in allowed), None):
         raise DpflError(f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}.")
     return readers[name](**options)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from dpfl.data.checks import require_whole
 from dpfl.data.partition import Dirichlet, Partition, describe
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
@@ -68,28 +69,56 @@ class Dataset:
 Array: TypeAlias = "torch.Tensor | np.ndarray"
 
 
-def make_dataset(name: str, x: Array, y: Array, classes: int | None = None) -> Dataset:
+MOST_CLASSES = 1_000_000
+
+
+def make_dataset(name: str, x: Array, y: Array, classes: int) -> Dataset:
     """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255 to 0..1."""
-    try:
-        samples, labels = torch.as_tensor(x).detach().cpu(), torch.as_tensor(y).detach().cpu()
-    except (TypeError, ValueError) as error:
-        raise DpflError(f"The data set {name!r} holds something else than numbers ({error}): convert it.") from error
-    if labels.dtype != torch.int64:
-        whole = labels.to(torch.int64)
-        if not torch.equal(whole.to(labels.dtype), labels):
-            raise DpflError(f"The labels of {name!r} are not whole numbers: number the classes 0, 1, 2, ...")
-        labels = whole
+    samples = _tensor(name, x)
     scaled = samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
-    known = classes if classes is not None else int(labels.max()) + 1 if labels.numel() else 1
-    return Dataset(name, scaled.contiguous(), labels.contiguous(), known)
+    return Dataset(name, scaled.contiguous(), whole_labels(name, y), classes)
+
+
+def whole_labels(name: str, y: Array) -> torch.Tensor:
+    labels = _tensor(name, y)
+    whole = labels.to(torch.int64)
+    if not torch.equal(whole.to(labels.dtype), labels):
+        raise DpflError(f"The labels of {name!r} are not whole numbers: number the classes 0, 1, 2, ...")
+    return whole.contiguous()
+
+
+def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
+    """As declared, or else by the labels of the test set, which is public; never by the labels of the clients, who would tell
+    with it that one of them holds the last class."""
+    if declared is None:
+        if test is None:
+            raise DpflError(
+                f"How many classes {name!r} has is not read off private labels: declare it (data.classes, classes=)."
+            )
+        labels = whole_labels(name, test)
+        declared = int(labels.max()) + 1 if labels.numel() else 1
+    require_whole(declared, "classes", least=1)
+    if declared > MOST_CLASSES:
+        raise DpflError(f"{name!r} would have {declared} classes: number them 0, 1, 2, ..., {MOST_CLASSES - 1} at most.")
+    return declared
+
+
+def _tensor(name: str, values: Array) -> torch.Tensor:
+    try:
+        found = torch.as_tensor(values).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DpflError(f"The data set {name!r} holds something else than numbers ({error}): convert it.") from error
+    if found.is_complex():
+        raise DpflError(f"The data set {name!r} holds complex numbers: give real ones, such as both parts side by side.")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Training data that is still in one place, and the test data that everyone is measured on."""
+    """Training data that is still in one place, and the public test data that everyone is measured on, if there is any."""
 
     train: Dataset
-    test: Dataset
+    test: Dataset | None
 
     def split(
         self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpfl.data.dataset import Array, Dataset, make_dataset
+from dpfl.data.dataset import Array, Dataset, make_dataset, number_of_classes
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
@@ -24,14 +24,14 @@ class Federation:
     is described instead, whose clients may share samples."""
 
     train: Dataset
-    test: Dataset
+    test: Dataset | None
     clients: Sequence[torch.Tensor]
     public: Sequence[torch.Tensor] = ()
     how: str = "own"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.train.shape != self.test.shape or self.train.classes != self.test.classes:
+        if self.test and (self.train.shape != self.test.shape or self.train.classes != self.test.classes):
             raise DpflError(
                 f"Training samples are {self.train.shape} in {self.train.classes} classes, test samples "
                 f"{self.test.shape} in {self.test.classes}: give both the same shape and classes."
@@ -47,19 +47,29 @@ class Federation:
         _check_disjoint(named, len(self.train))
 
     @classmethod
-    def from_tensors(cls, parts: Sequence[tuple[Array, Array]], test: tuple[Array, Array], name: str = "own") -> Federation:
-        """A federation of the user's own clients, each a pair (x, y), and a test set (x, y)."""
+    def from_tensors(
+        cls,
+        parts: Sequence[tuple[Array, Array]],
+        test: tuple[Array, Array] | None = None,
+        name: str = "own",
+        classes: int | None = None,
+    ) -> Federation:
+        """A federation of the user's own clients, each a pair (x, y), and a public test set (x, y), if there is one.
+
+        The number of classes is declared, or that of the test set.
+        """
         if not parts:
             raise DpflError("The federation has no clients: give at least one pair (x, y).")
-        held = [make_dataset(f"{name}, client {number}", x, y) for number, (x, y) in enumerate(parts)]
-        measured = make_dataset(f"{name}, test", *test)
-        if odd := next((one.name for one in held if one.shape != measured.shape), None):
-            raise DpflError(f"The samples of {odd!r} do not have the test samples' shape {measured.shape}: align them.")
-        classes = max(one.classes for one in (*held, measured))
-        train = Dataset(name, torch.cat([one.x for one in held]), torch.cat([one.y for one in held]), classes)
+        known = number_of_classes(name, classes, test[1] if test else None)
+        held = [make_dataset(f"{name}, client {number}", x, y, known) for number, (x, y) in enumerate(parts)]
+        measured = make_dataset(name, *test, known) if test else None
+        shape, whose = (measured.shape, "test samples'") if measured else (held[0].shape, "first client's")
+        if odd := next((one.name for one in held if one.shape != shape), None):
+            raise DpflError(f"The samples of {odd!r} do not have the {whose} shape {shape}: align them.")
+        train = Dataset(name, torch.cat([one.x for one in held]), torch.cat([one.y for one in held]), known)
         ends = np.cumsum([0, *(len(one) for one in held)])
         clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
-        return cls(train, Dataset(name, measured.x, measured.y, classes), clients)
+        return cls(train, measured, clients)
 
     @property
     def described(self) -> bool:
@@ -92,7 +102,7 @@ class Federation:
 
     @cached_property
     def sha256(self) -> str:
-        digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256}".encode())
+        digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256 if self.test else ''}".encode())
         if self.described:
             digest.update(f"{self.clients!r} {self.public!r}".encode())
             return digest.hexdigest()

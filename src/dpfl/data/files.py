@@ -30,6 +30,16 @@ class Arrays:
     y_test: np.ndarray
 
 
+@dataclass(frozen=True)
+class OwnArrays:
+    """What was read of a user's own file: there may be no test set, and the number of classes may be declared."""
+
+    x: np.ndarray
+    y: np.ndarray
+    test: tuple[np.ndarray, np.ndarray] | None
+    classes: int | None
+
+
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """An IDX file of bytes with the given number of dimensions, gzipped or not."""
     content = _read_bytes(path)
@@ -58,28 +68,42 @@ def read_cifar10(folder: Path) -> Arrays:
     return Arrays(x, y, x_test, y_test)
 
 
-def read_npz(path: Path, seed: int = 0) -> Arrays:
-    """Arrays x and y, and x_test and y_test or else a stratified fifth of x and y."""
+def read_npz(path: Path, test_share: float = 0.0, seed: int = 0) -> OwnArrays:
+    """Arrays x and y; x_test and y_test, or else, where that is asked for, a stratified share of x and y; and classes."""
     try:
         with np.load(path, allow_pickle=False) as held:
-            found = {key: held[key] for key in ("x", "y", "x_test", "y_test") if key in held.files}
+            found = {key: held[key] for key in ("x", "y", "x_test", "y_test", "classes") if key in held.files}
     except FileNotFoundError as error:
         raise DpflError(f"There is no file {path}: give the path of an .npz file with arrays x and y.") from error
     except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise DpflError(f"{path} is no readable .npz file of plain arrays ({error}): save it with numpy.savez.") from error
+    classes = _declared(path, found.pop("classes", None))
     if not {"x", "y"} <= set(found) or len(found) == 3:
         raise DpflError(f"{path} holds {sorted(found)}: give x and y, and both or none of x_test and y_test.")
+    x, y = found["x"], found["y"]
     if len(found) == 4:
-        return Arrays(**found)
-    return _split_fifth(path, found["x"], found["y"], seed)
-
-
-def _split_fifth(path: Path, x: np.ndarray, y: np.ndarray, seed: int) -> Arrays:
+        if test_share:
+            raise DpflError(f"{path} has a test set of its own, x_test and y_test: leave test_share out.")
+        return OwnArrays(x, y, (found["x_test"], found["y_test"]), classes)
     if y.ndim != 1 or x.ndim < 2 or len(x) != len(y) or len(y) < 2:
         raise DpflError(f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n above 1.")
+    return _split_off(x, y, test_share, classes, seed) if test_share else OwnArrays(x, y, None, classes)
+
+
+def _declared(path: Path, classes: np.ndarray | None) -> int | None:
+    if classes is None:
+        return None
+    if classes.shape != () or not np.issubdtype(classes.dtype, np.integer):
+        raise DpflError(f"{path} holds an array classes that is not one whole number: give the number of classes.")
+    return int(classes)
+
+
+def _split_off(x: np.ndarray, y: np.ndarray, share: float, classes: int | None, seed: int) -> OwnArrays:
+    """These records become public, by the wish of whoever asked for it."""
     held_out = np.zeros(len(y), dtype=bool)
-    held_out[stratified(y, max(1, round(len(y) / 5)), np.random.default_rng(seed))] = True
-    return Arrays(x[~held_out], y[~held_out], x[held_out], y[held_out])
+    count = min(max(1, round(len(y) * share)), len(y) - 1)
+    held_out[stratified(y, count, np.random.default_rng(seed))] = True
+    return OwnArrays(x[~held_out], y[~held_out], (x[held_out], y[held_out]), classes)
 
 
 def _read_records(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ class Live:
         total = budget.rounds or _rounds_left(job)
         for note in job.notes:
             self._console.print(f"[dim]{note}[/dim]")
-        self._total = total
+        self._total, self._every = total, None if job.recorder.test else job.recorder.every
         if not self._console.is_terminal:
             return
         columns = (
@@ -42,10 +42,11 @@ class Live:
         if row.accuracy is not None:
             self._accuracy = f"{row.accuracy:.2%}"
         spent = "" if row.epsilon is None else f"  epsilon <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
-        text = f"tau {row.steps}  accuracy {self._accuracy}{spent}  clients {row.clients}"
+        measured = "" if self._every else f"  accuracy {self._accuracy}"
+        text = f"tau {row.steps}{measured}{spent}  clients {row.clients}"
         if self.bar:
             self.bar.update(self._task, completed=row.round, description=text)
-        elif row.accuracy is not None:
+        elif row.accuracy is not None or (self._every and row.round % self._every == 0):
             end = f"/{self._total}" if self._total else ""
             self._console.print(f"round {row.round}{end}  {text}  {row.seconds:.0f} s", highlight=False)
 

@@ -132,6 +132,8 @@ class Training:
 def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
     privacy = result.privacy.to_dict()
     rows = result.history
+    assert result.accuracy is not None, "the papers' data sets have test sets"
+    assert result.loss is not None
     return Outcome(
         value=100 * result.accuracy if shows == "accuracy" else _finite(result.loss),
         claimed=privacy["claimed"],  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from dpfl.algorithms import Algorithm
-from dpfl.data import Federation
+from dpfl.data import Dataset, Federation
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
@@ -108,7 +108,8 @@ def prepare(
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
-    notes = (*federation.notes, *(f"warning: {warning}" for warning in warnings))
+    untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
+    notes = (*federation.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
 
 
@@ -119,15 +120,22 @@ def with_features(model: Buildable, federation: Federation) -> Federation:
         features = feature_map(model, federation.shape)
         if features is None:
             return federation
-        key = (model.name, model.options, federation.train.sha256, federation.test.sha256)
+        train, test = federation.train, federation.test
+        key = (model.name, model.options, train.sha256, test.sha256 if test else "")
         if key not in _FEATURES:
             _FEATURES.clear()
-            _FEATURES[key] = features(federation.train.x), features(federation.test.x)
-    train, test = _FEATURES[key]
-    return replace(federation, train=replace(federation.train, x=train), test=replace(federation.test, x=test))
+            _FEATURES[key] = tuple(replace(one, x=_finite(features(one.x))) if one else None for one in (train, test))
+    made, measured = _FEATURES[key]
+    assert made is not None
+    return replace(federation, train=made, test=measured)
 
 
-_FEATURES: dict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = {}
+def _finite(features: torch.Tensor) -> torch.Tensor:
+    """A sample too large for its features counts as nothing: that it is there must not end a run."""
+    return features.nan_to_num(0.0, 0.0, 0.0)
+
+
+_FEATURES: dict[tuple[object, ...], tuple[Dataset | None, ...]] = {}
 """Those that were made last, for runs one after another on the same data."""
 
 
@@ -155,6 +163,8 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     algorithm.clients.deviation()
     _check_batches(algorithm, federation)
+    if algorithm.schedule and algorithm.schedule.follows and federation.test is None:
+        raise DpflError(f"{algorithm.name} follows the loss on a public test set: give the data one (x_test and y_test).")
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
@@ -225,7 +235,7 @@ def _record(
         "hashes": {
             "federation": federation.sha256,
             "train": federation.train.sha256,
-            "test": federation.test.sha256,
+            "test": federation.test.sha256 if federation.test else None,
             "code": code_sha256(),
             "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
         },

@@ -44,10 +44,15 @@ class Recorder:
     folder: RunFolder
     metrics: Metrics
     model: FlatModel
-    test: Dataset
+    test: Dataset | None
     meter: Meter | None
     every: int
     progress: Progress
+
+    @property
+    def classes(self) -> int:
+        """How many the test set has, which is what guessing is measured by."""
+        return self.test.y.unique().numel() if self.test else 0
 
     def close_round(self, coordinator: Coordinator) -> None:
         """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
@@ -78,29 +83,31 @@ class Recorder:
         )
         self.metrics.add(row)
         self.progress.tell(row)
-        if loss is not None and not math.isfinite(loss):
-            self._refuse_divergence(state.round)
+        if self.test and loss is not None and not math.isfinite(loss):
+            self._refuse_divergence(self.test, state.round)
 
-    def _refuse_divergence(self, round: int) -> None:
+    def _refuse_divergence(self, test: Dataset, round: int) -> None:
         """Samples without a finite gradient count as nothing, so only public ones can say that hardly any has one."""
         with evaluating(self.model.module):
-            scores = self.model.module(self.model.arrange(self.test.x[:VALIDATED]))
+            scores = self.model.module(self.model.arrange(test.x[:VALIDATED]))
         if torch.isfinite(scores).flatten(1).all(1).float().mean() < 0.5:
             raise Diverged(
                 f"Training diverged on the test set after round {round}: its scores are not finite. "
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
 
-    def evaluate(self, vector: Tensor) -> tuple[float, float]:
+    def evaluate(self, vector: Tensor) -> tuple[float, float] | tuple[None, None]:
+        """Accuracy and loss on the test set; None where there is no such public data."""
         self.model.load(vector)
-        return evaluate(self.model, self.test.x, self.test.y)
+        return evaluate(self.model, self.test.x, self.test.y) if self.test else (None, None)
 
     def validate(self, vector: Tensor) -> float:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""
+        assert self.test is not None, "a system that follows a public loss is refused where there is none"
         self.model.load(vector)
         return evaluate(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
 
-    def finish(self, coordinator: Coordinator, accuracy: float, loss: float, epsilon: float | None) -> list[Row]:
+    def finish(self, coordinator: Coordinator, accuracy: float | None, loss: float | None, epsilon: float | None) -> list[Row]:
         """The last row gets the final figures; what the server had to remember of its noise is forgotten."""
         if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
             self.folder.save_checkpoint(coordinator.state)

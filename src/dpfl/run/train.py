@@ -24,13 +24,13 @@ from dpfl.run.recorder import Progress, Silent
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to."""
+    """What a run came to; accuracy and loss are None where there is no test set."""
 
     run: str
     rounds: int
     iterations: int
-    accuracy: float
-    loss: float
+    accuracy: float | None
+    loss: float | None
     stopped_by: str
     model_sha256: str
     privacy: PrivacyStatement
@@ -129,7 +129,7 @@ def finish(job: Job) -> Result:
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,
-        warnings=(*privacy.warnings, *diverging(history, job.recorder.test.y.unique().numel())),
+        warnings=(*privacy.warnings, *diverging(history, job.recorder.classes)),
     )
     folder.save_model(state.model, model.layout)
     folder.write_json("statement.json", privacy.to_dict())
