@@ -554,13 +554,12 @@ def test_a_sample_without_a_finite_gradient_does_not_end_a_private_run(
     assert all(torch.isfinite(parameter).all() for parameter in result.module.parameters())
 
 
-@pytest.mark.parametrize(("rate", "said"), [(1e41, r"at client \d in round 1"), (1e25, "on the test set after round 1")])
 def test_training_that_diverges_stops_and_keeps_the_last_checkpoint(
-    train: Train, federation: Federation, tmp_path: Path, rate: float, said: str
+    train: Train, federation: Federation, tmp_path: Path
 ) -> None:
-    """Weights are noisy, and the test set is public: both may say so."""
-    wild = replace(SOUND, local=Local(SGD(rate)))
-    with pytest.raises(DpflError, match=f"diverged {said}.*checkpoint is kept"):
+    """The test set is public, and may say so."""
+    wild = replace(SOUND, local=Local(SGD(1e25)))
+    with pytest.raises(DpflError, match=r"diverged on the test set after round 1.*checkpoint is kept"):
         train(federation, wild, rounds=5, accountant="rdp", evaluate_every=1)
     assert not (tmp_path / "run" / "result.json").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -25,8 +26,8 @@ class Optimiser(Protocol):
 
 
 def _check(rate: float) -> None:
-    if not rate > 0:
-        raise DpflError(f"The learning rate must be above 0, not {rate}.")
+    if not 0 < rate < math.inf:
+        raise DpflError(f"The learning rate must be a number above 0, not {rate}.")
 
 
 @dataclass(frozen=True)

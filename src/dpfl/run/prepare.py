@@ -29,6 +29,7 @@ from dpfl.privacy.accountant import default_for, proving
 from dpfl.run.accounts import Accounts, Meter
 from dpfl.run.folder import RunFolder, code_sha256, vector_sha256, without_none
 from dpfl.run.recorder import Progress, Recorder
+from dpfl.run.rehearsal import rehearse
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import Federated, State
 
@@ -71,12 +72,13 @@ def prepare(
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
     source, federation = federation, with_features(described, federation)
-    flat = FlatModel(described.build(federation.shape, federation.classes, seed))
+    flat = FlatModel(_built(described, federation, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
+    rehearse(described, flat, algorithm, federation.shape, federation.classes)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
@@ -111,6 +113,17 @@ def prepare(
     untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
     notes = (*federation.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
+
+
+def _built(model: Buildable, federation: Federation, seed: int) -> nn.Module:
+    try:
+        return model.build(federation.shape, federation.classes, seed)
+    except (RuntimeError, MemoryError, OverflowError, TypeError, ValueError) as error:
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DpflError(
+            f"The model {model.name} cannot be built for samples of the shape {federation.shape} ({cause}): "
+            "choose another, or a smaller one."
+        ) from error
 
 
 def with_features(model: Buildable, federation: Federation) -> Federation:

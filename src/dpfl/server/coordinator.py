@@ -275,7 +275,8 @@ class Coordinator:
             else:
                 good.append(reply)
         if replies and not good and not any(reply.refused for reply in replies):
-            raise DpflError(f"No reply of round {self.state.round + 1} can be used; the last: {self.lost[-1]}")
+            causes = dict.fromkeys(line.split(": ", 1)[1] for line in self.lost[-len(replies) :])
+            raise DpflError(f"No reply of round {self.state.round + 1} can be used: {'; '.join(causes)}.")
         return good
 
     def _debit_federation(self, total: Tensor, inside: int) -> Randomness:

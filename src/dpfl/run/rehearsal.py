@@ -1,0 +1,79 @@
+"""One client's round on samples of zeros, before ledgers are made: what can fail without private data fails here, and is free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dpfl.engines import one_thread
+from dpfl.errors import DpflError
+from dpfl.gradients.losses import checked_scores
+from dpfl.lazy import torch
+from dpfl.models.flat import evaluating
+from dpfl.node.node import Buildable, Node, Site
+from dpfl.node.task import Reply, Task
+from dpfl.privacy import All, Keyed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from dpfl.models import FlatModel
+    from dpfl.server.algorithm import Algorithm
+
+LABELS = 64
+"""Where there are more classes, as many of them, the first and the last among them."""
+
+
+def rehearse(described: Buildable, model: FlatModel, algorithm: Algorithm, shape: tuple[int, ...], classes: int) -> None:
+    """Forward and backward pass, clip, noise and step with every declared label; refused with the cause of what fails."""
+    labels = torch.linspace(0, classes - 1, min(classes, LABELS)).round().long()
+    zeros = torch.zeros(len(labels), *shape)
+    with one_thread():
+        _check_scores(model, zeros, classes)
+        for x in (zeros, torch.rand(zeros.shape, generator=torch.Generator().manual_seed(0))):
+            reply = _reply(described, model, algorithm, x, labels, classes)
+            if reply.update is not None and torch.isfinite(reply.update).all():
+                return
+    raise DpflError(
+        f"One step of {algorithm.name} at learning rate {algorithm.local.optimiser.rate:g}, on samples of zeros, leaves all "
+        "bounds: lower the rate, or give the model other weights."
+    )
+
+
+def _check_scores(model: FlatModel, x: Tensor, classes: int) -> None:
+    try:
+        with evaluating(model.module):
+            scores = checked_scores(model.module(x), len(x))
+    except DpflError:
+        raise
+    except Exception as error:  # the user's own code can fail in any way
+        raise _refusal(error, tuple(x.shape[1:])) from error
+    if scores.dim() != 2:
+        raise DpflError(
+            f"The model gives scores of shape {tuple(scores.shape)}: make it a row a sample, ({len(x)}, {classes})."
+        )
+    if scores.shape[1] < classes:
+        raise DpflError(f"The model has {scores.shape[1]} outputs, but there are {classes} classes: give it one for each.")
+
+
+def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, classes: int) -> Reply:
+    """By a node without ledgers, from the model's own weights."""
+    everyone = torch.arange(len(y))
+    site = Site("rehearsal", described, classes, x, y, (everyone,), (len(y),), Keyed(0))
+    samples = replace(algorithm.samples, sampling=All()) if algorithm.samples else None
+    raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
+    task = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
+    node = Node(site)
+    try:
+        return node.work(task, model.read(), "rehearsal")
+    except DpflError:
+        raise
+    except Exception as error:
+        raise _refusal(error, tuple(x.shape[1:])) from error
+    finally:
+        node.close()
+
+
+def _refusal(error: Exception, shape: tuple[int, ...]) -> DpflError:
+    cause = f"{type(error).__name__}: {error}".splitlines()[0]
+    return DpflError(f"The model fails on samples of the shape {shape} ({cause}): correct it, or give it others.")
