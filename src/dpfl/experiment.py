@@ -77,7 +77,7 @@ class PrivacySection(Section):
     accountant: str | None = None
     ledger: str | None = None
     entropy: str = "keyed"
-    noise: str = "plain"
+    noise: str | None = None
 
 
 class EngineSection(Section):

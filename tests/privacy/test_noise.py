@@ -1,6 +1,7 @@
 """The noise that is added is the noise that is accounted for."""
 
 import math
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -166,3 +167,24 @@ class TestNoNumberWithoutNoise:
         found = radii(np.uint64(MOST) - lacking.astype(np.uint64))
         assert found == pytest.approx(np.sqrt(2 * (lacking + 0.5) / MOST), rel=1e-3)
         assert len(np.unique(found)) > 0.9 * len(lacking)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1e-46, 1e-31, 1e31, math.inf, math.nan])
+def test_a_deviation_that_float32_rounds_away_is_refused(deviation):
+    """float32 of 1e-46 is 0: the release would have no noise, and be accounted for as one that has."""
+    with pytest.raises(DpflError, match="does not fit into float32"):
+        gaussian_vector(4, deviation, rng())
+
+
+@dataclass(frozen=True)
+class Level(Flat):
+    """A clip that checks nothing."""
+
+    def __post_init__(self) -> None: ...
+
+
+def test_a_release_whose_deviation_underflows_is_refused_and_not_left_without_noise():
+    tiny = Release(All(), Level(5e-324), Gaussian(1e-15))
+    assert tiny.deviation() == 0
+    with pytest.raises(DpflError, match="does not fit into float32"):
+        tiny.noised(torch.zeros(3), rng())

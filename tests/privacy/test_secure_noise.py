@@ -15,6 +15,8 @@ from scipy import stats
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Quantile, Release, SystemEntropy
 from dpfl.privacy.haar_release import HaarNoise
+from dpfl.privacy.histogram import private_histogram
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.secure_noise import GRID_BITS, SecureGaussian, grid, standard_normal
 from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
@@ -142,6 +144,37 @@ def test_the_sum_is_kept():
     assert (total == 5).all()
 
 
+def test_quantile_clipping_has_all_of_its_noise_on_grids_and_the_vector_s_share_pays_for_its_rounding():
+    clip = Quantile(2.0, count_noise=1.0)
+    release, size = Release(All(), clip, Gaussian(1.5)).secured(), 10_000
+    deviation, share = release.deviation(), clip.vector_multiplier(1.5)
+    values = release.noised(torch.full((size,), 0.1), rng(11)).double().numpy()
+    assert on_grid(torch.from_numpy(values), grid(deviation))
+    assert_deviation(values - 0.1, deviation + share * grid(deviation) * math.sqrt(size))
+    counts = [release.noised_count(0.5, rng(seed)) for seed in range(20)]
+    assert on_grid(torch.tensor(counts, dtype=torch.float64), grid(1.0))
+    assert not on_grid(torch.tensor([Release(All(), clip, Gaussian(1.5)).noised_count(0.5, rng(3))]), grid(1.0))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 7.77])
+def test_a_single_number_is_on_the_grid_of_its_deviation_with_the_deviation_that_is_paid_for(value):
+    unit = grid(SECURE.deviation(2.0))
+    found = np.array([SECURE.noised_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)])
+    assert on_grid(torch.from_numpy(found), unit)
+    assert_deviation(found - value, 2.0)
+
+
+def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for():
+    counts = np.full(5000, 1000.0)
+    noisy = private_histogram(counts, 2.0, rng(4), secure=True) * 5000 * 1000
+    assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
+    survey = MeanSurvey(3.0).secured()
+    sums = torch.from_numpy(survey.answer([torch.full((10, 4096), 0.3)], 4096, 1, rng(5))).double()
+    assert on_grid(sums, grid(3.0 * 64))
+    assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid(3.0 * 64) * 64)
+    assert survey.event == MeanSurvey(3.0).event
+
+
 def test_it_costs_what_plain_noise_costs():
     assert SECURE.event(100) == PLAIN.event(100)
     assert isinstance(SECURE.with_noise(2.0).noise, SecureGaussian)
@@ -150,7 +183,6 @@ def test_it_costs_what_plain_noise_costs():
 @pytest.mark.parametrize(
     ("release", "words"),
     [
-        (Release(All(), Quantile(2.0, count_noise=1.0), Gaussian(1.5)), "quantile clipping"),
         (Release(All(), Flat(1.0), Gaussian(1.0), shared_by=3), "share"),
         (Release(All(), Flat(1.0), HaarNoise(1.0)), "Haar"),
     ],

@@ -667,10 +667,12 @@ def test_mixed_kinds_of_sampling_on_one_ledger_are_refused_before_training(
     assert counts(tmp_path / "ledgers") == before
 
 
-def test_secure_noise_is_asked_for_by_name_and_costs_the_same(federation, train):
+def test_secure_noise_comes_with_the_systems_entropy_and_costs_the_same(federation, train):
     algorithm = fedavg_dp(noise_multiplier=1.0)
-    plain = train(federation, algorithm, out="plain", rounds=2, entropy="system")
-    secure = train(federation, algorithm, out="secure", rounds=2, entropy="system", noise="secure")
+    keyed = train(federation, algorithm, out="keyed", rounds=2)
+    plain = train(federation, algorithm, out="plain", rounds=2, entropy="system", noise="plain")
+    secure = train(federation, algorithm, out="secure", rounds=2, entropy="system")
+    assert [run.privacy.noise for run in (keyed, plain, secure)] == ["floating-point", "floating-point", "secure"]
     assert secure.privacy.proven == plain.privacy.proven
     recorded = RunFolder.open(secure.folder).experiment()["resolved"]
     assert recorded["noise"] == "secure"
@@ -682,9 +684,10 @@ def test_secure_noise_is_asked_for_by_name_and_costs_the_same(federation, train)
     [
         (fedavg_dp(noise_multiplier=1.0), {"noise": "secure"}, "privacy.entropy = 'system'"),
         (fedavg_dp(noise_multiplier=1.0), {"noise": "safe"}, "not 'safe'"),
-        (dpfl.algorithms.hw_dpfl(noise_multiplier=1.0), {"noise": "secure", "entropy": "system"}, "label histograms"),
+        (dpfl.algorithms.adap_dp_fl(noise_multiplier=1.0), {"entropy": "system"}, "set privacy.noise = 'plain'"),
+        (dp_fedavg(cohort=2, noise_multiplier=1.0, noise="clients"), {"entropy": "system"}, "set privacy.noise = 'plain'"),
         (dpfl.algorithms.fedavg(), {"noise": "secure", "entropy": "system"}, "adds no noise"),
-        (dpfl.algorithms.dp_sgd_wav(noise_multiplier=1.0), {"noise": "secure", "entropy": "system"}, "Haar"),
+        (dpfl.algorithms.dp_sgd_wav(noise_multiplier=1.0), {"entropy": "system"}, r"Haar.*set privacy.noise = 'plain'"),
     ],
 )
 def test_secure_noise_that_would_not_be_secure_is_refused(federation, train, algorithm, options, words):

@@ -156,22 +156,28 @@ def test_quantile_noise_pays_for_its_count_out_of_the_same_release() -> None:
     assert within(found, vector * LEVEL / 8)
 
 
+COUNTED = Release(PoissonSize(8), Quantile(1.0, count_noise=2.0), Gaussian(Z))
+
+
+@pytest.mark.parametrize("counted", [COUNTED, COUNTED.secured()])
 @pytest.mark.parametrize(("inside", "outside"), [(7, 3), (0, 10), (10, 0), (2, 1), (0, 0)])
-def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_count_s(inside: int, outside: int) -> None:
+def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_count_s(
+    inside: int, outside: int, counted: Release
+) -> None:
     replies = [Reply(0, torch.zeros(1), inside=True)] * inside + [Reply(0, torch.zeros(1), inside=False)] * outside
-    clip, expected = Quantile(1.0, count_noise=2.0), 10
-    found = np.array([noisy_inside_fraction(replies, clip, expected, rng(seed)) for seed in range(4000)])
+    expected = 10
+    found = np.array([noisy_inside_fraction(replies, counted, expected, rng(seed)) for seed in range(4000)])
     centre = (inside - outside) / 2 / expected + 0.5
     assert found.mean() == pytest.approx(centre, abs=5 * 0.2 / math.sqrt(4000))
     assert found.std() == pytest.approx(0.2, rel=5 / math.sqrt(8000))
 
 
-def test_one_client_moves_the_count_by_half_at_most() -> None:
-    clip = Quantile(1.0, count_noise=2.0)
+@pytest.mark.parametrize("counted", [COUNTED, COUNTED.secured()])
+def test_one_client_moves_the_count_by_half_at_most(counted: Release) -> None:
     for inside in (True, False):
         reply = Reply(0, torch.zeros(1), inside=inside)
-        with_it = noisy_inside_fraction([reply], clip, 1.0, rng(3))
-        assert abs(with_it - noisy_inside_fraction([], clip, 1.0, rng(3))) == pytest.approx(0.5)
+        with_it = noisy_inside_fraction([reply], counted, 1.0, rng(3))
+        assert abs(with_it - noisy_inside_fraction([], counted, 1.0, rng(3))) == pytest.approx(0.5)
 
 
 @given(sizes=SIZES)

@@ -95,7 +95,7 @@ def _released(
     sums = _noised(game.release, totals, rng)
     if not isinstance(game.release.clip, Quantile):
         return sums.numpy()
-    counts = [_count(game.release.clip, sign, inside, rng) for sign in signs]
+    counts = [_count(game.release, sign, inside, rng) for sign in signs]
     return np.column_stack([sums.numpy(), counts])
 
 
@@ -108,10 +108,10 @@ def _banded(game: Game, vector: Tensor, noise: BandedNoise, rng: np.random.Gener
     return torch.cat(seen).numpy()
 
 
-def _count(clip: Quantile, sign: float, inside: bool, rng: np.random.Generator) -> float:
+def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
     """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the opposite."""
     replies = [Reply(0, inside=inside == (sign > 0))] if sign else []
-    return noisy_inside_fraction(replies, clip, 1.0, rng)
+    return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:

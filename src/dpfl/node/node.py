@@ -189,8 +189,8 @@ class Node:
         self.model.load(vector)
         before = clipped_sum(gradients, release.clip, *batch)
         self.model.load(trained)
-        noise = release.deviation(largest_weight=2.0) * _keyed(randomness, task, "slope noise").standard_normal()
-        return float((after - before).norm()) + noise
+        rng = _keyed(randomness, task, "slope noise")
+        return release.noised_number(float((after - before).norm()), rng, largest_weight=2.0)
 
     def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""

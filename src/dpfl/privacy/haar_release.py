@@ -6,7 +6,6 @@ makes sigma the true multiplier; the published clips, of |H| ("coefficients") or
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,6 +17,7 @@ from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import Clip, Groups, check_level, shrink, together
 from dpfl.privacy.haar import Haar
+from dpfl.privacy.noise import check_multiplier
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,8 +81,7 @@ class HaarNoise:
     ends: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
-            raise DpflError(f"The noise multiplier must be a positive number, not {self.multiplier}.")
+        check_multiplier(self.multiplier)
 
     def fitted(self, ends: Sequence[int]) -> HaarNoise:
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))

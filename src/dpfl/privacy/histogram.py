@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
+from dpfl.privacy.noise import check_multiplier
+from dpfl.privacy.secure_noise import secure_sum
 
 SENSITIVITY = {ADD_REMOVE: 1.0, REPLACE: math.sqrt(2)}
 """L2 sensitivity of a vector of counts: one count moves by one, or two do."""
@@ -29,20 +32,24 @@ def distribution(counts: ArrayLike) -> np.ndarray:
 
 
 def private_histogram(
-    counts: ArrayLike, multiplier: float, rng: np.random.Generator, neighbours: str = ADD_REMOVE
+    counts: ArrayLike, multiplier: float, rng: np.random.Generator, neighbours: str = ADD_REMOVE, secure: bool = False
 ) -> np.ndarray:
     """Shares from noisy counts: Gaussian noise for the sensitivity, then clamp and normalise, which is free.
 
-    It costs one `gaussian(multiplier)` event, to be debited before it leaves the client.
+    It costs one `gaussian(multiplier)` event, to be debited before it leaves the client. `secure` noise is on a grid, and
+    larger by what rounding the counts to the grid can move them (`secure_sum`).
     """
-    if not (multiplier > 0 and math.isfinite(multiplier)):
-        raise DpflError(f"The noise multiplier of the histogram must be a positive number, not {multiplier}.")
+    check_multiplier(multiplier, " of the histogram")
     if neighbours not in SENSITIVITY:
         raise DpflError(f"There are no neighbours {neighbours!r}; choose one of {', '.join(SENSITIVITY)}.")
     exact = np.asarray(counts, dtype=np.float64)
     if exact.ndim != 1 or not exact.size or not np.isfinite(exact).all():
         raise DpflError("A private histogram needs one finite count a class.")
-    noisy = exact + multiplier * SENSITIVITY[neighbours] * rng.standard_normal(exact.shape)
+    deviation = multiplier * SENSITIVITY[neighbours]
+    if secure:
+        noisy = secure_sum(torch.from_numpy(exact), deviation, multiplier, rng).double().numpy()
+    else:
+        noisy = exact + deviation * rng.standard_normal(exact.shape)
     return distribution(np.maximum(noisy, 0.0))
 
 
@@ -55,10 +62,14 @@ class Survey:
 
     multiplier: float | None
     trusted: bool = False
+    secure: bool = False
 
     def __post_init__(self) -> None:
-        if self.multiplier is not None and not (self.multiplier > 0 and math.isfinite(self.multiplier)):
-            raise DpflError(f"The noise multiplier of the histogram must be a positive number, not {self.multiplier}.")
+        if self.multiplier is not None:
+            check_multiplier(self.multiplier, " of the histogram")
+
+    def secured(self) -> Survey:
+        return replace(self, secure=True)
 
     @property
     def event(self) -> Event:
@@ -66,4 +77,6 @@ class Survey:
 
     def answer(self, labels: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
         counts = np.bincount(labels, minlength=classes)
-        return distribution(counts) if self.multiplier is None else private_histogram(counts, self.multiplier, rng)
+        if self.multiplier is None:
+            return distribution(counts)
+        return private_histogram(counts, self.multiplier, rng, secure=self.secure)

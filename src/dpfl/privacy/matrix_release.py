@@ -12,7 +12,7 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.privacy.matrix import BandedRoot
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.noise import check_multiplier, gaussian_vector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,8 +37,7 @@ class BandedNoise:
     turns: int = 1
 
     def __post_init__(self) -> None:
-        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
-            raise DpflError(f"The noise multiplier must be a positive number, not {self.multiplier}.")
+        check_multiplier(self.multiplier)
         if self.bands is not None and self.bands < 1:
             raise DpflError(f"Correlated noise needs at least 1 band, not {self.bands}.")
         if self.rounds and self.bands is not None and self.bands > self.turns:
@@ -68,9 +67,9 @@ class BandedNoise:
         """As much of the noise made so far, the latest first, as later rounds take back."""
         return list(past[: self.root.bands - 1])
 
-    def taken_back(self, total: Tensor, past: Sequence[Tensor]) -> Tensor:
-        """The sum of a round less sum_k c_k z_(t-k), which with w_t added has the noise z_t."""
-        found = total.clone()
+    def taking_back(self, fresh: Tensor, past: Sequence[Tensor]) -> Tensor:
+        """z_t = w_t - sum_k c_k z_(t-k): of noise alone, so that no sum's last digits are ever remembered."""
+        found = fresh.clone()
         for coefficient, earlier in zip(self.root.coefficients[1:], past, strict=False):
             found.sub_(earlier, alpha=float(coefficient))
         return found

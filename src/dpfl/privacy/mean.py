@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import MARGIN
 from dpfl.privacy.events import Event, gaussian
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.noise import check_multiplier, gaussian_vector
+from dpfl.privacy.secure_noise import secure_sum
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,11 +28,14 @@ class MeanSurvey:
     """
 
     multiplier: float
+    secure: bool = False
     trusted = False
 
     def __post_init__(self) -> None:
-        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
-            raise DpflError(f"The noise multiplier of the mean must be a positive number, not {self.multiplier}.")
+        check_multiplier(self.multiplier, " of the mean")
+
+    def secured(self) -> MeanSurvey:
+        return replace(self, secure=True)
 
     @property
     def event(self) -> Event:
@@ -44,8 +47,13 @@ class MeanSurvey:
         total = torch.zeros(features, dtype=torch.float64)
         for rows in blocks:
             total += scaled_down(rows, bound).double().sum(0)
-        noisy: Tensor = (total + gaussian_vector(features, self.multiplier * bound, rng)) / size
-        return noisy.float().numpy()
+        return (self._noisy(total, self.multiplier * bound, rng) / size).float().numpy()
+
+    def _noisy(self, total: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
+        """On a grid the noise is larger by what rounding the sum can move it (`secure_sum`)."""
+        if self.secure:
+            return secure_sum(total, deviation, self.multiplier, rng)
+        return total + gaussian_vector(len(total), deviation, rng)
 
     def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
         """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is.

@@ -17,6 +17,27 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 15
 _NEAR_ONE = np.float32(1 - 2.0**-10)
 
+SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 1e-15, 1e15
+"""Noise beyond protects nobody, or drowns everything; in between nothing overflows."""
+
+SMALLEST_DEVIATION, LARGEST_DEVIATION = 1e-30, 1e30
+"""Beyond, float32 rounds noise to 0 or to infinity: what is released would not be what is accounted for."""
+
+
+def check_multiplier(multiplier: float, of: str = "") -> None:
+    if not (multiplier > 0 and math.isfinite(multiplier)):
+        raise DpflError(f"The noise multiplier{of} must be a positive number, not {multiplier}.")
+    if not SMALLEST_MULTIPLIER <= multiplier <= LARGEST_MULTIPLIER:
+        raise DpflError(f"The noise multiplier{of} must lie between 1e-15 and 1e15, not at {multiplier:g}; 1.0 is usual.")
+
+
+def check_deviation(deviation: float) -> None:
+    if not SMALLEST_DEVIATION <= deviation <= LARGEST_DEVIATION:
+        raise DpflError(
+            f"Noise of deviation {deviation:g} does not fit into float32, which would round it away; choose a clip and a noise "
+            "whose product lies between 1e-30 and 1e30."
+        )
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -25,8 +46,7 @@ class Gaussian:
     multiplier: float
 
     def __post_init__(self) -> None:
-        if not (self.multiplier > 0 and math.isfinite(self.multiplier)):
-            raise DpflError(f"The noise multiplier must be a positive number, not {self.multiplier}.")
+        check_multiplier(self.multiplier)
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
         return gaussian_vector(size, deviation, rng)
@@ -82,6 +102,7 @@ def gaussian_vector(size: int, deviation: float, rng: np.random.Generator) -> Te
     them at 5.8, and with T releases that alone would cost more than the usual delta. Near 0 the radius is made from the same
     bits in float64, and no angle is 0: a number without any noise cannot come out.
     """
+    check_deviation(deviation)
     numbers = np.empty(size + size % 2, np.float32)
     for start in range(0, len(numbers), _BLOCK):
         _fill(numbers[start : start + _BLOCK].reshape(2, -1), np.float32(deviation), rng)

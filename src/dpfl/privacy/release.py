@@ -17,9 +17,12 @@ from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
 from dpfl.privacy.events import REPLACE, Event, gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.noise import AtLeast, Gaussian, Planned
+from dpfl.privacy.noise import AtLeast, Gaussian, Planned, check_deviation
 from dpfl.privacy.sampling import All, Cyclic, Sampling
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.secure_noise import SecureGaussian, noisy_number, secure_sum
+
+ABSORBED = 2.0**-20
+"""Noise of a smaller share of the sum has fewer than 4 of float32's 24 bits left."""
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,12 +110,15 @@ class Release:
 
     def secured(self) -> Release:
         """The release with its noise on a grid; refused where there is no such form of the noise."""
-        if isinstance(self.clip, Quantile):
-            raise DpflError("privacy.noise = 'secure' does not cover the count of quantile clipping; use a fixed clip.")
         if self.shared_by:
-            raise DpflError("privacy.noise = 'secure' has no form that clients share; choose noise = 'server'.")
+            raise DpflError(
+                "Noise that clients share has no secure form; choose noise = 'server', or set privacy.noise = 'plain'."
+            )
         if not isinstance(self.noise, Gaussian):
-            raise DpflError("privacy.noise = 'secure' is for Gaussian noise, not for Haar coefficients; choose another system.")
+            raise DpflError(
+                "Noise on Haar coefficients, or that later rounds take back, has no secure form; choose another system, or set "
+                "privacy.noise = 'plain'."
+            )
         return replace(self, noise=SecureGaussian(self.noise.multiplier))
 
     def fitted(self, ends: Sequence[int]) -> Release:
@@ -151,12 +157,33 @@ class Release:
 
     def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
         """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere."""
-        deviation = self.deviation(largest_weight) * share**0.5
-        if self.noise is None or not deviation:
+        if self.noise is None or not share:
             return total.clone()
-        if isinstance(self.noise, SecureGaussian):
-            return self.noise.added(total, deviation, rng)
-        return self.noise.vector(total.numel(), deviation, rng).add_(total)
+        deviation = self.deviation(largest_weight)
+        if self.secure:
+            return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
+        return self.noise.vector(total.numel(), deviation * share**0.5, rng).add_(total)
+
+    def noised_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
+        """One number that a unit moves as far as the weighted sum, with noise of the same deviation."""
+        deviation = self.deviation(largest_weight)
+        return noisy_number(value, deviation, deviation / self.sensitivity(largest_weight), rng, self.secure)
+
+    def noised_count(self, total: float, rng: np.random.Generator) -> float:
+        """The sum of b - 1/2 for quantile clipping with its share of the noise: a unit moves it by 1/2."""
+        assert isinstance(self.clip, Quantile)
+        return noisy_number(total, self.clip.count_noise, 2 * self.clip.count_noise, rng, self.secure)
+
+    def check_not_absorbed(self, units: float, longest: float) -> None:
+        """A float32 sum of so many units, each `longest` at most, must not be so large that its rounding swallows the noise."""
+        if self.noise is None:
+            return
+        check_deviation(self.deviation())
+        if self.deviation() < ABSORBED * units * longest:
+            raise DpflError(
+                f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum of {units:g} clipped units; "
+                f"raise it above {ABSORBED * units * longest / self.sensitivity():.2g}, or draw fewer at a time."
+            )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from dpfl.lazy import torch
-from dpfl.privacy.noise import Gaussian
+from dpfl.privacy.noise import Gaussian, check_deviation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,23 +39,36 @@ class SecureGaussian(Gaussian):
     """
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        return self.added(torch.zeros(size), deviation, rng)
+        return secure_sum(torch.zeros(size), deviation, self.multiplier, rng)
 
-    def added(self, total: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
-        """The sum with its noise, in new memory; a block at a time so that it stays in the cache."""
-        unit, size = grid(deviation), total.numel()
-        larger = deviation + self.multiplier * unit * math.sqrt(size)
-        stream = Cipher(algorithms.ChaCha20(rng.bytes(32), bytes(16)), mode=None).encryptor()
-        noisy = np.empty(size, np.float32)
-        exact = total.detach().reshape(-1).numpy()
-        for start in range(0, size, _BLOCK):
-            block = slice(start, min(start + _BLOCK, size))
-            count = block.stop - start
-            bits = np.frombuffer(stream.update(bytes(8 * (count + count % 2))), np.uint64)
-            whole = np.rint(standard_normal(bits)[:count] * (larger / unit))
-            whole += np.rint(exact[block].astype(np.float64) / unit)
-            noisy[block] = whole * unit
-        return torch.from_numpy(noisy).reshape(total.shape)
+
+def secure_sum(total: Tensor, deviation: float, multiplier: float, rng: np.random.Generator) -> Tensor:
+    """The sum with its noise, in new memory; a block at a time so that it stays in the cache.
+
+    `deviation` over `multiplier` is the sensitivity of the sum before it is rounded; rounded, its d numbers can move by
+    g sqrt(d) more, and the noise grows by as much times the multiplier.
+    """
+    check_deviation(deviation)
+    unit, size = grid(deviation), total.numel()
+    larger = deviation + multiplier * unit * math.sqrt(size)
+    stream = Cipher(algorithms.ChaCha20(rng.bytes(32), bytes(16)), mode=None).encryptor()
+    noisy = np.empty(size, np.float32)
+    exact = total.detach().reshape(-1).numpy()
+    for start in range(0, size, _BLOCK):
+        block = slice(start, min(start + _BLOCK, size))
+        count = block.stop - start
+        bits = np.frombuffer(stream.update(bytes(8 * (count + count % 2))), np.uint64)
+        whole = np.rint(standard_normal(bits)[:count] * (larger / unit))
+        whole += np.rint(exact[block].astype(np.float64) / unit)
+        noisy[block] = whole * unit
+    return torch.from_numpy(noisy).reshape(total.shape)
+
+
+def noisy_number(value: float, deviation: float, multiplier: float, rng: np.random.Generator, secure: bool) -> float:
+    """One number with its noise, for a sensitivity of deviation / multiplier."""
+    if secure:
+        return float(secure_sum(torch.tensor([value], dtype=torch.float64), deviation, multiplier, rng))
+    return float(value + deviation * rng.standard_normal())
 
 
 def grid(deviation: float) -> float:

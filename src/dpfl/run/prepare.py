@@ -64,7 +64,7 @@ def prepare(
     accountant: str | None,
     ledger: Path | str | None,
     entropy: str,
-    noise: str,
+    noise: str | None,
     evaluate_every: int | None,
     progress: Progress,
     resume: bool,
@@ -76,6 +76,7 @@ def prepare(
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
+    noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
     rehearse(described, flat, algorithm, federation.shape, federation.classes)
@@ -174,10 +175,10 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
             final_layer(model, federation.train.x[:1])
     _check_centre(algorithm, federation, model)
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
-    algorithm.clients.deviation()
     _check_batches(algorithm, federation)
     if algorithm.schedule and algorithm.schedule.follows and federation.test is None:
         raise DpflError(f"{algorithm.name} follows the loss on a public test set: give the data one (x_test and y_test).")
+    _check_noise(algorithm, federation)
     if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
@@ -197,6 +198,17 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
             f"Batches have {batches.size} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
             "clients more."
         )
+
+
+def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
+    """Of every private release at its expected number of units: float32 must hold the noise beside the sum."""
+    largest = max(federation.sizes)
+    if algorithm.samples:
+        algorithm.samples.check_not_absorbed(algorithm.samples.sampling.expected(largest), algorithm.samples.clip.level)
+    if algorithm.uploads:
+        algorithm.uploads.check_not_absorbed(1, algorithm.uploads.clip.level)
+    cohort = algorithm.clients.sampling.expected(len(federation.sizes))
+    algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.level)
 
 
 def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def train(
     accountant: str | None = None,
     ledger: Path | str | None = None,
     entropy: str = "keyed",
-    noise: str = "plain",
+    noise: str | None = None,
     evaluate_every: int | None = None,
     progress: Progress | None = None,
     resume: bool = False,

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfl.lazy import torch
 from dpfl.node.task import Reply
-from dpfl.privacy import Quantile, Release
+from dpfl.privacy import Release
 from dpfl.privacy.matrix_release import BandedNoise
 
 if TYPE_CHECKING:
@@ -44,12 +44,11 @@ def correlated_sum(
     total: Tensor, noise: BandedNoise, release: Release, past: Tensor, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """The sum with noise that takes back part of the `past`, and the noise to remember, the latest first."""
-    noisy = release.noised(noise.taken_back(total, list(past)), rng)
-    kept = noise.kept([noisy - total, *past])
-    return noisy, torch.stack(kept) if kept else past
+    found = noise.taking_back(release.noised(torch.zeros_like(total), rng), list(past))
+    kept = noise.kept([found, *past])
+    return total + found, torch.stack(kept) if kept else past
 
 
-def noisy_inside_fraction(replies: Sequence[Reply], clip: Quantile, expected: float, rng: np.random.Generator) -> float:
+def noisy_inside_fraction(replies: Sequence[Reply], release: Release, expected: float, rng: np.random.Generator) -> float:
     """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
-    total = sum(reply.inside - 0.5 for reply in replies) + clip.count_noise * rng.standard_normal()
-    return float(total / expected + 0.5)
+    return release.noised_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5

@@ -178,14 +178,12 @@ class Algorithm:
     def secured(self) -> Algorithm:
         """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
         field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
-        survey = self.weights.survey
-        if (survey and survey.multiplier is not None) or self.centre:
-            raise DpflError("privacy.noise = 'secure' does not cover label histograms or means; ask for none.")
-        if self.steps.extra or (self.schedule and self.schedule.follows):
-            raise DpflError("privacy.noise = 'secure' covers neither paid slopes nor noise that follows what was released.")
+        if self.schedule and self.schedule.follows:
+            raise DpflError("Noise that follows what was released has no secure form; set privacy.noise = 'plain'.")
         if field is None or self.release is None:
             raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
-        return replace(self, **{field: self.release.secured()})  # type: ignore[arg-type]
+        asked = {"weights": self.weights.secured(), "centre": self.centre and self.centre.secured()}
+        return replace(self, **asked, **{field: self.release.secured()})  # type: ignore[arg-type]
 
     def fitted(self, layout: Layout) -> Algorithm:
         """For a model: releases of Haar coefficients have to know where its parameters end, and not every model is centred."""

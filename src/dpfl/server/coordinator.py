@@ -302,7 +302,7 @@ class Coordinator:
         if isinstance(release.clip, Quantile):
             rng = randomness.generator("count noise", self.state.round)
             expected = release.sampling.expected(len(self.federated.declared))
-            fraction = noisy_inside_fraction(replies, release.clip, expected, rng)
+            fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=release.clip.adapt(fraction))
 
     def _keep_variances_positive(self) -> None:

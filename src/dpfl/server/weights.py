@@ -6,7 +6,7 @@ Weights come from sizes that were declared before training, or from an answer th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +22,9 @@ Answers = Mapping[int, np.ndarray]
 
 
 class Weights(Protocol):
+    def secured(self) -> Weights:
+        """With secure noise on what clients are asked."""
+
     @property
     def survey(self) -> Survey | None:
         """What clients are asked before the first round."""
@@ -37,6 +40,9 @@ class Weights(Protocol):
 class Uniform:
     survey = None
 
+    def secured(self) -> Uniform:
+        return self
+
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         return torch.ones(len(declared))
 
@@ -47,6 +53,9 @@ class Uniform:
 @dataclass(frozen=True)
 class BySize:
     survey = None
+
+    def secured(self) -> BySize:
+        return self
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         return torch.tensor(declared, dtype=torch.ones(0).dtype) / max(declared)
@@ -65,6 +74,9 @@ class Hellinger:
 
     kind: str
     survey: Survey
+
+    def secured(self) -> Hellinger:
+        return replace(self, survey=self.survey.secured())
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:
