@@ -169,6 +169,22 @@ def test_the_number_of_threads_is_put_back_after_a_round(alone: InProcess) -> No
     assert torch.get_num_threads() == before
 
 
+def parent(process: int | None) -> int:
+    """Its parent's number, the fourth word of Linux's line on it; names may hold spaces."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_workers_are_forked_from_one_process_that_imports_once(workers: Workers, tmp_path: Path) -> None:
+    workers.run(order(0, 1, round=50))
+    others = local_engine(site(tmp_path), FlatModel(Mortal()).layout.size, workers=2)
+    try:
+        (server,) = {parent(worker.pid) for worker in multiprocessing.active_children()}
+        assert server != os.getpid()
+        assert not any(reply.failed for reply in others.run(order(0, 1)))
+    finally:
+        others.close()
+
+
 def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: Workers) -> None:
     """The last test on these workers: it leaves one of them dead as long as the fault is there."""
     workers.run(order(0, 1, round=60))

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import cycle
 from multiprocessing.connection import Connection, wait
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -116,6 +116,15 @@ def _serve(station: _Station, connection: Connection) -> None:
         return
 
 
+def _context() -> Any:
+    """Workers are forked from a process that has imported what they need, once, and has computed nothing."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
 class _Worker:
     """A process, the pipe to it, its tasks in the order that it makes them, and the slots where it leaves its updates."""
 
@@ -125,7 +134,7 @@ class _Worker:
         self.start()
 
     def start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(self._station, theirs), daemon=True)
         self._process.start()
