@@ -3,7 +3,20 @@
 >>> federation = dpfl.data.sample().split(clients=10, how=dpfl.data.Dirichlet(0.05), seed=0)
 """
 
-from dpfl.data.catalog import cifar10, emnist, fashion_mnist, load, mnist, npz, sample, tensors
+from dpfl.data.catalog import (
+    cifar10,
+    emnist,
+    fashion_mnist,
+    leaf,
+    load,
+    medmnist,
+    mnist,
+    npz,
+    randhie,
+    sample,
+    table,
+    tensors,
+)
 from dpfl.data.dataset import Dataset, Source
 from dpfl.data.federation import Federation
 from dpfl.data.partition import IID, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
@@ -25,9 +38,13 @@ __all__ = [
     "cifar10",
     "emnist",
     "fashion_mnist",
+    "leaf",
     "load",
+    "medmnist",
     "mnist",
     "npz",
+    "randhie",
     "sample",
+    "table",
     "tensors",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.dataset import Array, Dataset, Source, make_dataset, number_of_classes
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.folders import find
+from dpfl.data.medmnist_files import is_medmnist, read_medmnist
+from dpfl.data.words import TABLE_WORDS, TABLES
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
@@ -81,9 +84,51 @@ def npz(path: str | Path, classes: int | None = None, test_share: float = 0.0, s
     if not is_number(test_share) or not 0 <= test_share < 1:
         raise DpflError(f"test_share is {test_share!r}: give the part of the records to make public, from 0 to below 1.")
     require_whole(seed, "seed", least=0)
+    if is_medmnist(Path(path).expanduser()):
+        return medmnist(path, classes)
     held = read_npz(Path(path).expanduser(), test_share, seed)
     x_test, y_test = held.test or (None, None)
     return tensors(held.x, held.y, x_test, y_test, Path(path).stem, held.classes if classes is None else classes)
+
+
+def table(path: str | Path, **words: Any) -> Source:
+    """The user's own table (CSV or Parquet; one file, or a folder with one file a site), declared by the words of [data]:
+
+    >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"], person="patient",
+    ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}}, test={"share": 0.2})
+    """
+    from dpfl.data.tabular import own_table
+
+    return own_table(Path(path).expanduser(), words)
+
+
+def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> Source:
+    """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites, 20 columns.
+
+    `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is declared public to test on.
+    """
+    from dpfl.data.tabular import study
+
+    return study(label, test)
+
+
+def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None) -> Source:
+    """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or one .json file.
+
+    A user is a client; all users' test samples are one test set, which is thereby public. `shape` is that of a sample, where
+    the file has it as one row.
+    """
+    from dpfl.data.leaf_files import read_leaf
+
+    return read_leaf(Path(path).expanduser(), shape, classes)
+
+
+def medmnist(path: str | Path, classes: int | None = None) -> Source:
+    """A file of MedMNIST; the number of classes is declared, or its test set's. Its images to validate on are left out."""
+    x, y, x_test, y_test = read_medmnist(Path(path).expanduser())
+    if y.ndim > 1:
+        raise DpflError(f"{path} has {y.shape[1]} labels an image, which are no classes: choose one of them, and save x and y.")
+    return tensors(x, y, x_test, y_test, Path(path).stem, classes)
 
 
 def tensors(
@@ -103,24 +148,43 @@ def tensors(
 
 
 def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Source:
-    """A source by its name, or from the path of an .npz file."""
-    readers: dict[str, Callable[..., Source]] = {
-        "mnist-sample": sample,
-        "mnist": lambda **rest: mnist(data_dir, **rest),
-        "fashion-mnist": lambda **rest: fashion_mnist(data_dir, **rest),
-        "cifar10": lambda **rest: cifar10(data_dir, **rest),
-        "emnist": lambda split="digits": emnist(split, data_dir),
-    }
-    for split in EMNIST_CLASSES:
-        readers[f"emnist-{split}"] = lambda split=split: emnist(split, data_dir)
-    if name.endswith(".npz"):
-        readers[name] = lambda **rest: npz(name, **rest)
-    if name not in readers:
-        raise DpflError(f"There is no data set {name!r}: {suggest(name, readers)}, or give a path ending in .npz.")
-    allowed = {"emnist": ["split"]}.get(name, ["classes", "test_share", "seed"] if name.endswith(".npz") else [])
+    """A source by its name, or by the path of a table or a folder of tables, of an .npz file, or of LEAF's JSON."""
+    named = _named(data_dir)
+    found = named.get(name) or _at(name)
+    if found is None:
+        raise DpflError(f"There is no data set {name!r}: {suggest(name, named)}, or a path ending in .npz, .csv or .parquet.")
+    read, allowed = found
     if unknown := next((key for key in options if key not in allowed), None):
         raise DpflError(f"The data set {name!r} has no option {unknown!r}: {suggest(unknown, allowed)}.")
-    return readers[name](**options)
+    return read(**options)
+
+
+Reader = tuple[Callable[..., Source], Sequence[str]]
+"""What reads a source, and the options that it has."""
+
+
+def _named(data_dir: str | Path | None) -> dict[str, Reader]:
+    readers: dict[str, Reader] = {
+        "mnist-sample": (sample, ()),
+        "randhie": (randhie, ("label", "test")),
+        "mnist": (lambda: mnist(data_dir), ()),
+        "fashion-mnist": (lambda: fashion_mnist(data_dir), ()),
+        "cifar10": (lambda: cifar10(data_dir), ()),
+        "emnist": (lambda split="digits": emnist(split, data_dir), ("split",)),
+    }
+    return readers | {f"emnist-{split}": (partial(emnist, split, data_dir), ()) for split in EMNIST_CLASSES}
+
+
+def _at(name: str) -> Reader | None:
+    """The reader for what lies at a path, by its ending; a folder holds LEAF's train/ or tables."""
+    place = Path(name).expanduser()
+    if place.suffix == ".npz":
+        return partial(npz, place), ("classes", "test_share", "seed")
+    if place.suffix == ".json" or (place / "train").is_dir():
+        return partial(leaf, place), ("shape", "classes")
+    if place.is_dir() or place.name.lower().endswith(TABLES):
+        return partial(table, place), TABLE_WORDS
+    return None
 
 
 def _read_idx(data_set: str, train: str, test: str, data_dir: str | Path | None, within: str = "") -> Arrays:

@@ -17,6 +17,7 @@ from dpfl.lazy import torch
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
+    from dpfl.data.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class Dataset:
     x: torch.Tensor
     y: torch.Tensor
     classes: int
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         if self.x.dtype != torch.float32 or self.y.dtype != torch.int64:
@@ -115,10 +117,26 @@ def _tensor(name: str, values: Array) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Training data that is still in one place, and the public test data that everyone is measured on, if there is any."""
+    """Training data that is still in one place, and the public test data that everyone is measured on, if there is any.
+
+    Where samples have owners of their own, `owned` holds the samples of each; `persons` numbers the people that rows are of.
+    `private` is for the eyes of whoever holds the data, and is written nowhere.
+    """
 
     train: Dataset
     test: Dataset | None
+    owned: tuple[torch.Tensor, ...] = ()
+    persons: torch.Tensor | None = None
+    notes: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+
+    def by_owner(self) -> Federation:
+        """Every owner is a client."""
+        from dpfl.data.federation import Federation
+
+        if not self.owned:
+            raise DpflError(f"{self.train.name!r} does not say whose its samples are: declare data.site, or a partition.")
+        return Federation(self.train, self.test, self.owned, (), "site", self.notes, persons=self.persons, private=self.private)
 
     def split(
         self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0
@@ -132,9 +150,13 @@ class Source:
             if public_clients:
                 raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
             population = Population(how, self.train.y.numpy(), range(clients), seed)
-            return Federation(self.train, self.test, population, (), describe(how))
+            return Federation(self.train, self.test, population, (), describe(how), self.notes, private=self.private)
         parts, notes = how(self.train.y.numpy(), clients + public_clients, np.random.default_rng(seed))
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
+        notes = (*self.notes, *notes)
         if public_clients:
             notes = (*notes, f"clients {clients} to {len(parts) - 1} of the partition are held out as public")
-        return Federation(self.train, self.test, indices[:clients], indices[clients:], describe(how), tuple(notes))
+        return Federation(
+            self.train, self.test, indices[:clients], indices[clients:], describe(how), notes,
+            persons=self.persons, private=self.private,
+        )  # fmt: skip

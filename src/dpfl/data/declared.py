@@ -5,18 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.label import Label
 from dpfl.data.schema import ABSENT, Categorical, Column, Numeric, Schema
 from dpfl.data.table_files import Text
+from dpfl.data.words import ROLES, TABLE_WORDS
 from dpfl.errors import DpflError
-
-ROLES = ("site", "person", "time")
-WORDS = ("label", *ROLES, "task", "classes", "test", "columns", "sites", "absent", "delimiter", "decimal", "encoding")
-"""The keys of [data] that declare a table."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Declared:
 
 def declare(words: Mapping[str, Any]) -> Declared:
     """The words of [data], as TOML gives them."""
-    _known("data", words, WORDS)
+    _known("data", words, TABLE_WORDS)
     if "label" not in words:
         raise DpflError("The table has no label: set data.label to the column that is to be learned.")
     roles = {role: _column_name(f"data.{role}", words[role]) for role in ROLES if role in words}
@@ -95,10 +91,6 @@ def parse_label(said: Any, task: Any = None, classes: Any = None) -> Label:
     if task == "binary" and "above" not in options:
         options.setdefault("levels", (0, 1))
     return _of(Label, "data.label", options, columns=columns, task=task)
-
-
-def table_path(name: str) -> Path:
-    return Path(name).expanduser()
 
 
 def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:

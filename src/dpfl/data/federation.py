@@ -21,7 +21,11 @@ COUNTED = 1000
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Clients (and held-out public clients) as disjoint index tensors into the training set, or as a population that
-    is described instead, whose clients may share samples."""
+    is described instead, whose clients may share samples.
+
+    `persons` says whose each training row is, where rows are of people. `private` is for the owner of the data alone: it is
+    read off the data, so it is shown and never written.
+    """
 
     train: Dataset
     test: Dataset | None
@@ -29,6 +33,8 @@ class Federation:
     public: Sequence[torch.Tensor] = ()
     how: str = "own"
     notes: tuple[str, ...] = ()
+    persons: torch.Tensor | None = None
+    private: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test and (self.train.shape != self.test.shape or self.train.classes != self.test.classes):
@@ -38,6 +44,8 @@ class Federation:
             )
         if not self.clients:
             raise DpflError("The federation has no clients: give at least one.")
+        if self.persons is not None and (self.persons.dtype != torch.int64 or self.persons.shape != self.train.y.shape[:1]):
+            raise DpflError("The persons of a federation are one int64 for each training row: correct them.")
         if self.described:
             return
         named = [(f"client {number}", part) for number, part in enumerate(self.clients)]
@@ -103,6 +111,9 @@ class Federation:
     @cached_property
     def sha256(self) -> str:
         digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256 if self.test else ''}".encode())
+        if self.persons is not None:
+            digest.update(b" persons ")
+            digest.update(self.persons.contiguous().numpy().data)
         if self.described:
             digest.update(f"{self.clients!r} {self.public!r}".encode())
             return digest.hexdigest()

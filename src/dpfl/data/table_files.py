@@ -21,9 +21,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
 from dpfl.data.checks import suggest
+from dpfl.data.words import TABLES
 from dpfl.errors import DpflError
 
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 DELIMITERS = (",", ";", "\t", "|")
 BLOCK = 1 << 22
 """Bytes of text that are read at once: no row may be longer."""
@@ -129,10 +129,10 @@ def open_table(path: Path, text: Text = Text()) -> TableFile:
     """A table with its header read and checked."""
     if not path.is_file():
         raise DpflError(
-            f"There is no table {path}: give the path of a file ending in {', '.join(ENDINGS)}, or of a folder of them."
+            f"There is no table {path}: give the path of a file ending in {', '.join(TABLES)}, or of a folder of them."
         )
     if not is_table(path):
-        raise DpflError(f"{path} is no table: it must end in {', '.join(ENDINGS)}.")
+        raise DpflError(f"{path} is no table: it must end in {', '.join(TABLES)}.")
     if path.stat().st_size == 0:
         raise DpflError(f"{path} is empty: give a file with a header and rows.")
     is_parquet = path.name.lower().endswith(".parquet")
@@ -145,12 +145,12 @@ def open_table(path: Path, text: Text = Text()) -> TableFile:
 
 
 def is_table(path: Path) -> bool:
-    return path.name.lower().endswith(ENDINGS)
+    return path.name.lower().endswith(TABLES)
 
 
 def stem(path: Path) -> str:
     """A file's name without its ending."""
-    ending = max((ending for ending in ENDINGS if path.name.lower().endswith(ending)), key=len)
+    ending = max((ending for ending in TABLES if path.name.lower().endswith(ending)), key=len)
     return path.name[: -len(ending)]
 
 

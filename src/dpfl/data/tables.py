@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from dpfl.data.cells import Array, Cells
 from dpfl.data.rows import Reader, Rows
 from dpfl.data.schema import Schema
 from dpfl.data.table_files import TableFile, Text, is_table, open_table, stem
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 
 IDENTIFIER = re.compile(r"patient|person|subject|participant|(^|[^a-z])(id|pid|mrn|ssn)([^a-z]|$)", re.IGNORECASE)
 

@@ -1,0 +1,6 @@
+"""The words that declare a table, and the endings of its files; here, so that they can be asked for without reading any."""
+
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+ROLES = ("site", "person", "time")
+TABLE_WORDS = ("label", *ROLES, "task", "classes", "test", "columns", "sites", "absent", "delimiter", "decimal", "encoding")
+"""The keys of [data] that declare a table."""
