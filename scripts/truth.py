@@ -53,9 +53,13 @@ ABOUT = """
 | game | what is played | what it gives |
 |---|---|---|
 | one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise | bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn, with what the sampling makes of it |
-| survey | one sample more or not in what clients say once, before the first round: a noisy label histogram, or a noisy mean | bound: Clopper-Pearson |
+| survey | one sample more or not in what clients say once, before the first round: a noisy label histogram, or a noisy mean; at real nodes | bound: the better of Clopper-Pearson and of mu by the spread of answers, for noise that is Gaussian |
+| slope | the same for the number that adaptive steps pay for, with samples that turn its gradients round | bound: mu by the spread, with what the sampling makes of it |
 | leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
-| books | real rounds with ledgers; what left against what was debited, and whether two releases share their noise | in order, or *broken* |
+| books | real rounds with ledgers; what left against what was debited, whether two releases share their noise, and whether a round that is made again after a crash is the same to the last bit, or paid again | in order, or *broken* |
+| noise | blank data, so that releases of 65,536 numbers are noise and nothing else, half the replies of a round lost: is it as much as is stated, and does any of it come again, at any shift, within a release or in another round, client or run | in order, or *broken* |
+| batches | batches read off updates without noise, cohorts as a prepared run orders them: sizes, how often each comes, who comes twice running or in several steps of a round, against independent draws; and whether a seed, or the system, changes them | in order, or *broken* |
+| movement | next to no noise: how far one unit moves what is released, by known extremes and a search over data, for each client in turn where a server weighs them | in order, or *broken* |
 | whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
 | one run | many canaries, each in by a coin (Steinke et al. 2023) | bound from one run |
 | canary clients | clients that send random directions (Andrew et al. 2023) | an estimate |
@@ -63,7 +67,8 @@ ABOUT = """
 | inversion | the image that a curious server rebuilds from one client's update | pictures |
 
 Thresholds, detectors and canaries are chosen on draws of their own and judged on fresh ones. mu is a bound where noise is
-Gaussian, which that of every release here is.
+Gaussian, which that of every release here is. Tests of chance (noise, batches) have fixed thresholds, at 7.5 deviations: fair draws
+reach one of them less than once in 10^6 audits.
 
 ## Rebuilding a client's image
 
@@ -83,6 +88,26 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | forget a debit (of a client, of the federation) | `books` |
 | divide by the batch that was drawn | `leaks`; and an algorithm that says so is refused as sound |
 | forget the noise of the count by which a quantile clip adapts | `leaks` |
+| shuffle batches for poisson (samples, and cohorts): each once an epoch, in batches of one size | `batches` |
+| use one batch for all steps of a round | `batches` |
+| halve the noise of the mean, or halve the noise of the histogram | `survey` |
+| halve the noise of the slope | `slope` |
+| leave weights uncapped, so that a client counts several times | `movement` |
+| clip uploads at twice the level (uploads, and the sum of a round), so that they move twice as far as stated | `movement` |
+| drop the clip of the steps before a noisy upload | `movement` |
+| halve the noise that is secure | `noise` |
+| repeat the noise within a release (its second half has that of the first); repeat the noise every few numbers | `noise` |
+| repeat the noise in every step of a round; repeat the noise for another client, shifted; repeat the noise whatever the seed; reuse a noise key | `noise` |
+| make fresh noise under an old name, after a crash; name system noise as if it could be repeated | `books` |
+| adapt the clip before the noise, which is then for a level that the clients did not use | `noise` |
+| draw cohorts from a known seed; prepare a system run with a known seed | `batches` |
+| count the shares of lost replies, where clients add the noise | `noise` |
+
+What is still not caught: noise that repeats in fewer than some 2,000 of 65,536 numbers, or at no fixed shift; less than some 2 % of
+the deviation missing; noise from a seed that an adversary knows by other ways than trying (a `Keyed` run says so in its statement);
+draws whose dependence does not show in sizes, in how often each comes, or in two draws running; uploads after several steps that
+move further than the search finds (after one step it finds all of it, after three some 3 % of what is stated); and whatever only a
+machine, a clock or a network shows.
 """
 
 

@@ -7,13 +7,11 @@ import torch
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav
 from dpfl.audit import audit, distinguish, one_release
 from dpfl.audit.bounds import epsilon_of
-from dpfl.audit.one_release import ENDS, Game, directions, one_answer, population_for
+from dpfl.audit.one_release import ENDS, Game, directions, population_for
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Keyed, PerLayer, Poisson, PoissonSize, Quantile, Release, accountant
 from dpfl.privacy.accountant import default_for
 from dpfl.privacy.clip import Clip
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.sampling import Sampling
 from tests.audit.systems import SOUND, system
 
@@ -86,17 +84,6 @@ def test_the_worst_canary_of_a_flat_clip_is_any_and_of_haar_noise_a_searched_one
     haar = Game(Release(All(), Flat(1.0), HaarNoise(1.0)).fitted(ENDS))
     assert haar.release.multiplier == pytest.approx(1 / 4)
     assert one_release(haar.release, 1e-5, 4000, 0.95, Keyed(0)).mu == pytest.approx(4.0, rel=0.15)
-
-
-def test_a_noisy_histogram_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
-    assert one_answer(Survey(10.0), 1e-5, 2000, 0.95, Keyed(0)).epsilon <= 0.3407
-    little = one_answer(Survey(0.3), 1e-5, 2000, 0.95, Keyed(0)).epsilon
-    assert 2.0 < little <= epsilon_of(1 / 0.3, 1e-5)
-
-
-def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
-    assert one_answer(MeanSurvey(10.0), 1e-5, 2000, 0.95, Keyed(0)).epsilon <= 0.3407
-    assert one_answer(MeanSurvey(0.3), 1e-5, 2000, 0.95, Keyed(0)).epsilon > 3
 
 
 def test_a_quantile_clip_pays_for_its_count_as_well() -> None:

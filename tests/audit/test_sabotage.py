@@ -1,20 +1,27 @@
 """Faults put into the code on purpose: each is caught by an audit. docs/truth.md lists them."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from dpfl.algorithms import custom, dp_fedavg, fedavg_dp
+from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import audit
 from dpfl.node import node
-from dpfl.privacy import Keyed, Ledger, Release, clip
+from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy, clip
 from dpfl.privacy.events import Event
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.sampling import Sampling
+from dpfl.run import prepare
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
+from dpfl.server.weights import BySize
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SAMPLES, CLIENTS = fedavg_dp(noise_multiplier=1.0), dp_fedavg(noise_multiplier=1.0)
@@ -68,7 +75,191 @@ def forget_the_noise_of_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "_adapt_quantile", exact)
 
 
+def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every sample once an epoch, in batches of one size."""
+    left: dict[int, list[int]] = {}
+
+    def shuffled(self: Poisson, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
+        size = max(1, round(self.rate * population))
+        waiting = left.get(population, [])
+        if len(waiting) < size:
+            waiting = rng.permutation(population).tolist()
+        left[population] = waiting[size:]
+        return np.sort(waiting[:size])
+
+    monkeypatch.setattr(Poisson, "draw", shuffled)
+
+
+def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = node.private_steps
+
+    def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
+        batch = release.sampling.draw(len(data), generator("batch"))
+        once = replace(release, sampling=Always(batch, release.sampling))
+        honest(gradients, data, size, tau, local, once, generator, *rest)
+
+    monkeypatch.setattr(node, "private_steps", same)
+
+
+@dataclass(frozen=True)
+class Always:
+    """A sampling that has been drawn."""
+
+    batch: np.ndarray
+    of: Sampling
+
+    def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
+        return self.batch
+
+    def expected(self, population: int) -> float:
+        return self.of.expected(population)
+
+
+def halve_the_noise_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = MeanSurvey.answer
+
+    def halved(self: MeanSurvey, *rest: Any) -> np.ndarray:
+        return honest(replace(self, multiplier=self.multiplier / 2), *rest)
+
+    monkeypatch.setattr(MeanSurvey, "answer", halved)
+
+
+def halve_the_noise_of_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Survey.answer
+
+    def halved(self: Survey, *rest: Any) -> np.ndarray:
+        return honest(replace(self, multiplier=(self.multiplier or 0.0) / 2), *rest)
+
+    monkeypatch.setattr(Survey, "answer", halved)
+
+
+def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for the sum of clipped gradients, of which a slope compares two."""
+    honest = Release.deviation
+    monkeypatch.setattr(Release, "deviation", lambda self, largest_weight=1.0: honest(self, min(largest_weight, 1.0)))
+
+
+def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BySize, "of", lambda self, declared, answers=None: torch.tensor(declared) / min(declared))
+
+
+def clip_uploads_at_twice_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload then moves twice as far as its noise is for."""
+    honest = node.clip_vector
+
+    def wide(vector: torch.Tensor, clip: Any, *rest: Any, **options: Any) -> tuple[torch.Tensor, bool]:
+        return honest(vector, replace(clip, level=2 * clip.level), *rest, **options)
+
+    monkeypatch.setattr(node, "clip_vector", wide)
+
+
+def repeat_the_noise_within_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second half has that of the first."""
+    honest = Gaussian.vector
+
+    def twice(self: Gaussian, size: int, deviation: float, rng: np.random.Generator) -> torch.Tensor:
+        half = honest(self, (size + 1) // 2, deviation, rng)
+        return torch.cat([half, half])[:size]
+
+    monkeypatch.setattr(Gaussian, "vector", twice)
+
+
+def repeat_the_noise_every_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Gaussian.vector
+
+    def again(self: Gaussian, size: int, deviation: float, rng: np.random.Generator) -> torch.Tensor:
+        return honest(self, 1000, deviation, rng).repeat(size // 1000 + 1)[:size]
+
+    monkeypatch.setattr(Gaussian, "vector", again)
+
+
+def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = node.private_steps
+
+    def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
+        class Again(Release):
+            def noised(self, total: torch.Tensor, rng: Any, *rest: Any, **options: Any) -> torch.Tensor:
+                return super().noised(total, generator("sample noise"), *rest, **options)
+
+        parts = {part.name: getattr(release, part.name) for part in fields(release)}
+        honest(gradients, data, size, tau, local, Again(**parts), generator, *rest)
+
+    monkeypatch.setattr(node, "private_steps", same)
+
+
+def repeat_the_noise_for_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shifted by some numbers, so that no two releases look alike."""
+    honest = node._keyed
+
+    def same(randomness: Any, task: Any, purpose: str) -> np.random.Generator:
+        rng = honest(randomness, replace(task, client=0), purpose)
+        rng.bit_generator.random_raw(task.client)
+        return rng
+
+    monkeypatch.setattr(node, "_keyed", same)
+
+
+def repeat_the_noise_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Keyed.generator
+    monkeypatch.setattr(Keyed, "generator", lambda self, *place: honest(replace(self, seed=0), *place))
+
+
+def make_fresh_noise_under_an_old_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is made again after a crash has other noise, and the ledger takes it for the same."""
+    monkeypatch.setattr(Keyed, "generator", lambda self, *place: SystemEntropy().generator(*place))
+
+
+def name_system_noise_as_if_it_could_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second release is then taken for the first, and not paid for."""
+    monkeypatch.setattr(SystemEntropy, "repeatable", True)
+
+
+def adapt_the_clip_before_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Coordinator._noisy
+
+    def late(self: Coordinator, total: torch.Tensor, replies: int, randomness: Any) -> torch.Tensor:
+        before = self.state.clients
+        self.state.clients = replace(before, clip=before.clip.adapt(1.0))
+        noisy = honest(self, total, replies, randomness)
+        self.state.clients = before
+        return noisy
+
+    monkeypatch.setattr(Coordinator, "_noisy", late)
+
+
+def draw_cohorts_from_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Coordinator.next_order
+
+    def known(self: Coordinator) -> Any:
+        own, self._randomness = self._randomness, Keyed(0)
+        try:
+            return honest(self)
+        finally:
+            self._randomness = own
+
+    monkeypatch.setattr(Coordinator, "next_order", known)
+
+
+def prepare_a_system_run_with_a_known_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "SystemEntropy", lambda: Keyed(0))
+
+
+def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server then adds less than the missing clients did not."""
+    honest = Coordinator.aggregate
+
+    def counting(self: Coordinator, replies: Any) -> None:
+        noisy = self._noisy
+        self._noisy = lambda total, good, randomness: noisy(total, len(replies), randomness)  # type: ignore[method-assign]
+        honest(self, replies)
+
+    monkeypatch.setattr(Coordinator, "aggregate", counting)
+
+
 QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0)
+COHORTS = dp_fedavg(cohort=20, noise_multiplier=1.0)
+SHARED = dp_fedavg(cohort=10, noise="clients", noise_multiplier=1.0)
+SECURE = SAMPLES.secured()
 CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (halve_the_noise, SAMPLES, "one release"),
     (halve_the_noise, UPLOADS, "one release"),
@@ -85,13 +276,49 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (forget_a_debit, CLIENTS, "books"),
     (divide_by_the_batch, SAMPLES, "leaks"),
     (forget_the_noise_of_the_count, QUANTILE, "leaks"),
+    (shuffle_batches_for_poisson, SAMPLES, "batches"),
+    (shuffle_batches_for_poisson, COHORTS, "batches"),
+    (use_one_batch_for_all_steps_of_a_round, SAMPLES, "batches"),
+    (halve_the_noise_of_the_mean, auto(), "survey"),
+    (halve_the_noise_of_the_histogram, hw_dpfl(), "survey"),
+    (halve_the_noise_of_the_slope, ali_dpfl(mu="paid"), "slope"),
+    (leave_weights_uncapped, dp_fedavg(weights="size"), "movement"),
+    (clip_uploads_at_twice_the_level, UPLOADS, "movement"),
+    (clip_uploads_at_twice_the_level, CLIENTS, "movement"),
+    (drop_the_clip, hw_dpfl(), "movement"),
+    (halve_the_noise, SECURE, "noise"),
+    (repeat_the_noise_within_a_release, SAMPLES, "noise"),
+    (repeat_the_noise_every_few_numbers, CLIENTS, "noise"),
+    (repeat_the_noise_in_every_step_of_a_round, SAMPLES, "noise"),
+    (repeat_the_noise_for_another_client, UPLOADS, "noise"),
+    (repeat_the_noise_whatever_the_seed, CLIENTS, "noise"),
+    (reuse_a_noise_key, SAMPLES, "noise"),
+    (make_fresh_noise_under_an_old_name, SAMPLES, "books"),
+    (make_fresh_noise_under_an_old_name, CLIENTS, "books"),
+    (name_system_noise_as_if_it_could_be_repeated, UPLOADS, "books"),
+    (name_system_noise_as_if_it_could_be_repeated, CLIENTS, "books"),
+    (adapt_the_clip_before_the_noise, QUANTILE, "noise"),
+    (draw_cohorts_from_a_known_seed, COHORTS, "batches"),
+    (prepare_a_system_run_with_a_known_seed, COHORTS, "batches"),
+    (count_the_shares_of_lost_replies, SHARED, "noise"),
 ]
 NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
 
 
+def before(case: int) -> str:
+    """The verdict without the fault, found once a system and game."""
+    first = next(number for number, other in enumerate(CAUGHT) if other[1:] == CAUGHT[case][1:])
+    return _verdict(first)
+
+
+@cache
+def _verdict(case: int) -> str:
+    return audit(CAUGHT[case][1], trials=2000, games=[CAUGHT[case][2]]).verdict
+
+
 @pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
 def test_a_fault_is_caught(sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert audit(made, trials=2000, games=[game]).verdict == "consistent"
+    assert before(CAUGHT.index((sabotage, made, game))) == "consistent"
     sabotage(monkeypatch)
     assert audit(made, trials=2000, games=[game]).verdict == "broken"
 

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
+from dpfl.audit.chances import Checked
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
 from dpfl.audit.rounds import Ground, Round, play
 from dpfl.models import scattering_linear
 from dpfl.node.task import Task
-from dpfl.privacy import Keyed, Ledger
+from dpfl.privacy import Keyed, Ledger, Randomness, SystemEntropy
 from dpfl.privacy.events import Event, describe, gaussian
 
 ROUNDS = 3
 
 
-@dataclass(frozen=True)
-class Books:
-    """What is wrong with them, in sentences; nothing where they are in order."""
-
-    releases: int
-    faults: tuple[str, ...]
-
-
-def books(algorithm: Algorithm, seed: int = 0) -> Books:
-    """A few real rounds with ledgers: what was released against what was debited, and whether two releases share noise."""
+def books(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """A few real rounds with ledgers: what was released against what was debited, whether two releases share noise, and
+    whether what is made again after a crash is the same, or paid again."""
     algorithm = with_everyone(algorithm)
     one, other = neighbours(algorithm, seed)
     if algorithm.centre:  # asked for where a model subtracts it
@@ -44,10 +39,42 @@ def books(algorithm: Algorithm, seed: int = 0) -> Books:
             _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
             for world, ground in (("one", one), ("other", other))
         )
+        anew = [*_again(algorithm, one, Keyed(seed), folder / "keyed")]
+        if not algorithm.clients.whole_run:  # of which nothing is shown before its checkpoint, and then it is not made again
+            anew += _again(algorithm, one, SystemEntropy(), folder / "system")
     noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
     shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
     reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
-    return Books(sum(sum(events.values()) for events in expected.values()), (*unpaid, *reused))
+    count = sum(sum(events.values()) for events in expected.values())
+    seen = f"{count} releases, each with a debit and noise of its own; made again after a crash, the same or paid again"
+    return Checked(seen, (*unpaid, *reused, *anew), count)
+
+
+def _again(algorithm: Algorithm, ground: Ground, randomness: Randomness, folder: Path) -> list[str]:
+    """A first round, and once more from the same model and ledgers, as after a crash: other noise makes another release."""
+    first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
+    expected = _released(algorithm, ground, first)
+    if not _same_values(_shown(algorithm, first), _shown(algorithm, second)):
+        expected = {account: {event: 2 * count for event, count in events.items()} for account, events in expected.items()}
+    made = "with noise of the seed" if randomness.repeatable else "with noise of the system"
+    return [
+        f"made again after a crash {made}: {text}"
+        for account, events in expected.items()
+        for text in _unpaid(folder / account, events)
+    ]
+
+
+def _shown(algorithm: Algorithm, rounds: list[Round]) -> list[np.ndarray]:
+    """All that was released in these rounds: updates and answers, or the models that the sums made."""
+    if algorithm.scale == "round":
+        return [played.state.vector.numpy() for played in rounds]
+    replies = [reply for played in rounds for answers in played.replies for reply in answers]
+    said = [value for reply in replies for value in (reply.raw or {}).values()]
+    return [*(reply.update.numpy() for reply in replies if reply.update is not None), *said]
+
+
+def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return len(first) == len(second) and all(map(np.array_equal, first, second))
 
 
 def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr, bdtrc, betaincinv, log_ndtr, ndtri
+from scipy.special import bdtr, bdtrc, betaincinv, chdtri, log_ndtr, ndtri
 
 from dpfl.errors import DpflError
 from dpfl.privacy.published import gaussian_epsilon
@@ -57,6 +57,12 @@ def rate_at_most(events: int, trials: int, confidence: float) -> float:
     if not 0 <= events <= trials or not 0 < confidence < 1:
         raise DpflError(f"A rate needs events among trials and a confidence below 1, not {events}, {trials}, {confidence}.")
     return 1.0 if events == trials else float(betaincinv(events + 1, trials - events, confidence))
+
+
+def deviation_at_most(draws: np.ndarray, confidence: float) -> float:
+    """Of normal draws, whose squared distances from their mean, over the variance, are a chi-square sum."""
+    squares = float(np.square(draws - draws.mean()).sum())
+    return math.sqrt(squares / float(chdtri(len(draws) - 1, confidence)))
 
 
 def _log_ratio(above: float, below: float) -> float:

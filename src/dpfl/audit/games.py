@@ -9,12 +9,17 @@ from functools import cached_property
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit import attacks, inversion
+from dpfl.audit.batches import batches, by_chance, cohorts
 from dpfl.audit.books import books
 from dpfl.audit.bounds import Measured
 from dpfl.audit.canary_clients import canary_clients
+from dpfl.audit.chances import Checked
 from dpfl.audit.leaks import leaks
-from dpfl.audit.one_release import ENDS, NAMES, one_answer, one_release, population_for
+from dpfl.audit.movement import movement
+from dpfl.audit.noises import noises
+from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
 from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, UNTESTABLE, Finding, verdict
+from dpfl.audit.surveys import one_answer, one_slope
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
@@ -24,6 +29,7 @@ from dpfl.server.steps import Fixed
 
 SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
 CHANGES = "its noise changes from round to round, and this game has the same in all"
+SLOPES = 500
 LITTLE_NOISE = 0.1
 """Below this multiplier epsilon is so large that RDP, which is quick there, says enough."""
 
@@ -91,13 +97,53 @@ def play_one_release(setting: Setting) -> Finding:
 
 
 def play_survey(setting: Setting) -> Finding | str:
-    survey = setting.algorithm.centre or setting.algorithm.weights.survey
-    if survey is None or survey.multiplier is None:
+    """Of several the one of which the most was measured, for what is proven of it."""
+    asked = [survey for survey in (setting.algorithm.centre, setting.algorithm.weights.survey) if survey and survey.multiplier]
+    if not asked:
         return "clients are asked for nothing, with noise, before the first round"
-    measured = one_answer(survey, setting.delta, setting.trials // 4, setting.confidence, setting.randomness)
-    proven = setting.epsilon({survey.event: 1})
+    each = 1 - (1 - setting.confidence) / len(asked)
+    found = []
+    for survey in asked:
+        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness)
+        found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
+    return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
+
+
+def play_slope(setting: Setting) -> Finding | str:
+    samples = setting.algorithm.samples
+    if not setting.algorithm.steps.extra or samples is None:
+        return "clients are asked for no slope"
+    trials = min(setting.trials // 10, SLOPES)
+    measured = one_slope(setting.algorithm, setting.delta, trials, setting.confidence, setting.randomness)
+    return _paid("slope", "one slope", setting.epsilon({samples.event(setting.population): 1}), measured)
+
+
+def _paid(game: str, scope: str, proven: float, measured: Measured) -> Finding:
+    """Of what no paper claims anything."""
     found = verdict(measured.epsilon, None, proven)
-    return Finding("survey", "one answer", None, proven, measured.epsilon, measured.confidence, found, measured.how)
+    return Finding(game, scope, None, proven, measured.epsilon, measured.confidence, found, measured.how)
+
+
+def play_batches(setting: Setting) -> Finding | str:
+    made = setting.algorithm
+    if made.scale == "step" and made.samples and by_chance(made.samples.sampling):
+        return _checked("batches", "a run", batches(made, setting.seed))
+    if made.scale == "round" and by_chance(made.clients.sampling):
+        return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
+    return "nothing is gained by chance: everyone takes part, every time or in turns"
+
+
+def play_movement(setting: Setting) -> Finding:
+    return _checked("movement", "one release", movement(setting.algorithm, setting.seed))
+
+
+def play_noise(setting: Setting) -> Finding:
+    return _checked("noise", "a run", noises(setting.algorithm, setting.seed))
+
+
+def _checked(game: str, scope: str, found: Checked) -> Finding:
+    detail = "; ".join(found.faults) or found.seen
+    return Finding(game, scope, None, None, None, None, BROKEN if found.faults else CONSISTENT, detail)
 
 
 def play_leaks(setting: Setting) -> Finding | str:
@@ -112,9 +158,7 @@ def play_leaks(setting: Setting) -> Finding | str:
 
 
 def play_books(setting: Setting) -> Finding:
-    found = books(setting.algorithm, seed=setting.seed)
-    detail = "; ".join(found.faults) or f"{found.releases} releases, each with a debit and noise of its own"
-    return Finding("books", "a run", None, None, None, None, BROKEN if found.faults else CONSISTENT, detail)
+    return _checked("books", "a run", books(setting.algorithm, seed=setting.seed))
 
 
 def play_whole_run(setting: Setting) -> Finding | str:
@@ -170,13 +214,17 @@ def untestable(game: str, why: str) -> Finding:
 GAMES: dict[str, Callable[[Setting], Finding | str]] = {
     "one release": play_one_release,
     "survey": play_survey,
+    "slope": play_slope,
     "leaks": play_leaks,
     "books": play_books,
+    "noise": play_noise,
+    "batches": play_batches,
+    "movement": play_movement,
     "whole run": play_whole_run,
     "one run": play_one_run,
     "canary clients": play_canary_clients,
     "membership": play_membership,
     "inversion": play_inversion,
 }
-BOUNDING = ("one release", "survey", "whole run", "one run")
+BOUNDING = ("one release", "survey", "slope", "whole run", "one run")
 """Games whose bounds can go wrong by chance; they share what may."""

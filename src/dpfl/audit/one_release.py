@@ -16,9 +16,7 @@ from dpfl.node.task import Reply
 from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
 from dpfl.privacy.clip import clip_vector
 from dpfl.privacy.haar_release import HaarNoise
-from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
@@ -187,18 +185,3 @@ def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
     by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)
     rate = sampling.expected(game.population) / game.population if by_chance else 1.0
     return SampledGaussian(mu, rate, isinstance(sampling, FixedSize)).epsilon(delta)
-
-
-def one_answer(survey: Survey | MeanSurvey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
-    """The same for what three hundred samples say once, with one more or not: a label histogram, or a mean."""
-
-    def answer(within: bool, rng: np.random.Generator) -> np.ndarray:
-        if isinstance(survey, MeanSurvey):
-            return survey.answer([torch.zeros(300, 16), torch.ones(int(within), 16)], 16, 300, rng)
-        return survey.answer(np.arange(300 + within) % 3, 3, rng)
-
-    def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
-        return np.stack([answer(within, rng) for _ in range(trials)])
-
-    name = "mean" if isinstance(survey, MeanSurvey) else "histogram"
-    return distinguish(mechanism, delta, trials, confidence, randomness, name=name)

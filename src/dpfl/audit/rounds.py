@@ -62,23 +62,26 @@ class _Recording:
 
 
 def play(
-    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None
+    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None, lost: int = 0
 ) -> list[Round]:
-    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is paid for."""
+    """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is paid for. The first `lost`
+    replies of every round never arrive.
+    """
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         place = ledgers or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         central = Ledger.open(place / "federation.sqlite", "federation", "client") if algorithm.scale == "round" else None
         try:
-            return _play(algorithm, ground, randomness, rounds, ledgers, central)
+            return _play(algorithm, ground, randomness, rounds, ledgers, central, lost)
         finally:
             if central:
                 central.close()
 
 
 def _play(
-    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None
-) -> list[Round]:
+    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
+    lost: int,
+) -> list[Round]:  # fmt: skip
     flat = ground.flat()
     clients = len(ground.clients)
     made = algorithm.fitted(flat.layout).over(rounds, clients)
@@ -98,7 +101,8 @@ def _play(
         # A loss on public data is a function of the model; any will do.
         coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask, lambda at: float(at.norm()))
         while (order := coordinator.next_order()) is not None:
-            coordinator.aggregate(ask(order))
+            arrived = [*(Reply(task.client, failed="lost on its way") for task in order.tasks[:lost]), *ask(order)[lost:]]
+            coordinator.aggregate(arrived)
             coordinator.close_round(order.steps)
             played.append(Round(tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order))
             kept.orders.clear()

@@ -106,3 +106,7 @@ class HaarNoise:
         if self.ends[-1] != size:
             raise DpflError(f"This Haar noise is for {self.ends[-1]} numbers, not for {size}.")
         return haar.noise(_weights(self.ends, self.weights, self.energies), deviation, rng)
+
+    def standard(self, noise: Tensor, deviation: float) -> Tensor:
+        """The coefficients of such noise over their deviations: independent and standard normal, where nothing is padded."""
+        return _transform(self.ends).transform(noise) * _weights(self.ends, self.weights, self.energies) / deviation
