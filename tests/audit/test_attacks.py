@@ -31,6 +31,18 @@ def test_rates_are_read_at_thresholds_that_let_few_of_the_others_through() -> No
     assert set(found.ceilings) == set(RATES)
 
 
+def test_a_rate_above_its_ceiling_says_what_that_means() -> None:
+    rng = np.random.default_rng(0)
+    below = roc("attack", rng.standard_normal(400) - 5, rng.standard_normal(400), 1.0, 1e-5)
+    assert "above" not in below.text
+    few = roc("attack", np.array([3.0, *np.zeros(99)]), np.zeros(100), 1.0, 1e-5)
+    assert few.rates[0.001] > few.ceilings[0.001]
+    assert few.text.endswith("above the ceiling, as chance allows with 100 members and 100 others: this refutes nothing")
+    other = roc("attack", rng.standard_normal(1000) + 5, rng.standard_normal(1000), 1.0, 1e-5)
+    assert other.beyond == RATES
+    assert "or the epsilon does not hold" in other.text
+
+
 def overfitted(x: torch.Tensor, y: torch.Tensor, seed: int) -> torch.nn.Module:
     torch.default_generator.manual_seed(seed)
     module = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 5))

@@ -11,14 +11,14 @@ from dpfl.privacy.mean import MeanSurvey
 
 
 def test_a_noisy_histogram_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
-    assert one_answer(Survey(10.0), 1e-5, 2000, 0.95, Keyed(0)).epsilon <= 0.3407
-    little = one_answer(Survey(0.3), 1e-5, 2000, 0.95, Keyed(0)).epsilon
+    assert one_answer(Survey(10.0), 1e-5, 600, 0.95, Keyed(0)).epsilon <= 0.3407
+    little = one_answer(Survey(0.3), 1e-5, 600, 0.95, Keyed(0)).epsilon
     assert 2.0 < little <= epsilon_of(1 / 0.3, 1e-5)
 
 
 def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
-    assert one_answer(MeanSurvey(10.0), 1e-5, 2000, 0.95, Keyed(0)).epsilon <= 0.3407
-    assert one_answer(MeanSurvey(0.3), 1e-5, 2000, 0.95, Keyed(0)).epsilon > 3
+    assert one_answer(MeanSurvey(10.0), 1e-5, 600, 0.95, Keyed(0)).epsilon <= 0.3407
+    assert one_answer(MeanSurvey(0.3), 1e-5, 600, 0.95, Keyed(0)).epsilon > 3
 
 
 @pytest.mark.parametrize("survey", [Survey(10.0), MeanSurvey(20.0)])

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
+from dpfl.privacy import secure_noise
 
 QUICK = ["--quiet", "--trials", "2000"]
 EXPERIMENT = """
@@ -76,16 +77,46 @@ def test_an_experiment_whose_noise_is_planned_over_all_rounds_is_audited(tmp_pat
         assert told(str(file), "--game", "leaks")["verdict"] == "consistent"
 
 
-def test_a_run_is_audited_with_its_own_model(tmp_path: Path) -> None:
+def ran(tmp_path: Path, extra: str = "") -> Path:
     file, run = tmp_path / "experiment.toml", tmp_path / "run"
-    file.write_text(EXPERIMENT)
+    file.write_text(EXPERIMENT + extra)
     CliRunner().invoke(app, ["run", str(file), "--out", str(run), "--quiet", "--workers", "1"], catch_exceptions=False)
+    return run
+
+
+def test_a_run_is_audited_with_its_own_model_and_what_it_shows_of_training_samples_stays_private(tmp_path: Path) -> None:
+    run = ran(tmp_path)
     found = told(str(run), "--game", "leaks")
-    own = found["games"][-1]
+    assert json.loads((run / "audit.json").read_text()) == found, "kept for the certificate"
+    assert "true positives" not in json.dumps(found)
+    own = json.loads((run / "audit-private.json").read_text())
+    assert (run / "audit-private.json").stat().st_mode & 0o777 == 0o600
     assert own["game"] == "membership of the run"
     assert "true positives" in own["detail"]
     assert own["proven"] <= 4.0
-    assert json.loads((run / "audit.json").read_text()) == found, "kept for the certificate"
+    assert "no ledger paid for" in own["private"]
+    printed = ask(str(run), "--game", "leaks", *QUICK)
+    assert "true positives" not in printed
+    assert "--private shows it" in printed.replace("\n", " ")
+    assert told(str(run), "--game", "leaks", "--private")["games"][-1]["detail"] == own["detail"], "asked for"
+    assert "true positives" not in (run / "audit.json").read_text()
+
+
+def test_a_run_is_audited_with_its_own_kind_of_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ran(tmp_path, '[privacy]\nentropy = "system"\n')
+    found = told(str(run), "--game", "noise", "--game", "one release")
+    assert (found["noise"], found["verdict"]) == ("secure", "consistent")
+    honest = secure_noise.standard_normal
+    monkeypatch.setattr(secure_noise, "standard_normal", lambda bits: honest(bits) / 2)
+    broken = json.loads(ask(str(run), "--game", "noise", "--game", "one release", *QUICK, "--json", code=1))
+    assert [game["verdict"] for game in broken["games"]] == ["broken", "broken"]
+
+
+def test_a_run_that_is_not_finished_is_not_audited(tmp_path: Path) -> None:
+    run = ran(tmp_path)
+    (run / "statement.json").unlink()
+    done = CliRunner().invoke(app, ["audit", str(run)])
+    assert "is not finished" in str(done.exception)
 
 
 def test_pictures_go_where_they_are_asked_to(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def audit(
         tell(game)
         findings.append(_played(game, play, setting))
     multiplier = made.release.noise.multiplier if made.release.noise else None
-    return Report(made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings))
+    kind = "secure" if made.release.secure else "floating-point"
+    return Report(made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings), noise=kind)
 
 
 def _played(game: str, play: Callable[[Setting], Finding | str], setting: Setting) -> Finding:

@@ -76,7 +76,10 @@ class Coupling:
             coupling.releases += 1
             return parent.noised(self, torch.zeros_like(total), *rest, **options)
 
-        kind = type(parent.__name__, (parent,), {"noised": noised})
+        def carrying(self: Release, total: Tensor, noise: Tensor) -> Tensor:
+            return parent.carrying(self, torch.zeros_like(total), noise)
+
+        kind = type(parent.__name__, (parent,), {"noised": noised, "carrying": carrying})
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 
 

@@ -14,25 +14,43 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpfl.audit.bounds import rate_at_most
 from dpfl.models.flat import evaluating
 
 RATES = (0.001, 0.01, 0.1)
+CERTAIN = 0.9999
 
 
 @dataclass(frozen=True)
 class Roc:
-    """True positives at low false positive rates, and the most that (epsilon, delta) allows there."""
+    """True positives at low false positive rates, and the most that (epsilon, delta) allows there; `beyond` are rates at which
+    there are more than that, and more than so few samples could show by chance."""
 
     attack: str
     members: int
     others: int
     rates: dict[float, float]
     ceilings: dict[float, float]
+    beyond: tuple[float, ...] = ()
 
     @property
     def text(self) -> str:
         pairs = (f"{self.rates[rate]:.2%} at {rate:.1%} (ceiling {self.ceilings[rate]:.2%})" for rate in self.rates)
-        return f"{self.attack}: true positives {', '.join(pairs)}"
+        return f"{self.attack}: true positives {', '.join(pairs)}{self._above}"
+
+    @property
+    def _above(self) -> str:
+        """What it means that a rate is above its ceiling."""
+        if self.beyond:
+            return (
+                f"; at {_listed(self.beyond)} above the ceiling by more than chance: either members and others differ in more "
+                "than membership (other sources, copies), or the epsilon does not hold; the games that bound it tell which"
+            )
+        above = [rate for rate in self.rates if self.rates[rate] > self.ceilings[rate]]
+        if not above:
+            return ""
+        few = f"{self.members} members and {self.others} others"
+        return f"; at {_listed(above)} above the ceiling, as chance allows with {few}: this refutes nothing"
 
 
 def ceiling(rate: float, epsilon: float, delta: float) -> float:
@@ -46,7 +64,22 @@ def ceiling(rate: float, epsilon: float, delta: float) -> float:
 def roc(attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float) -> Roc:
     """Scores are high for who looks like a member; the threshold lets so many of the others through."""
     rates = {rate: float((members > _threshold(others, rate)).mean()) for rate in RATES}
-    return Roc(attack, len(members), len(others), rates, {rate: ceiling(rate, epsilon, delta) for rate in RATES})
+    beyond = tuple(rate for rate in RATES if _least(rates[rate], members) > ceiling(_most(rate, others), epsilon, delta))
+    return Roc(attack, len(members), len(others), rates, {rate: ceiling(rate, epsilon, delta) for rate in RATES}, beyond)
+
+
+def _least(rate: float, members: np.ndarray) -> float:
+    """Of the true positive rate, with the confidence CERTAIN."""
+    return 1 - rate_at_most(round((1 - rate) * len(members)), len(members), CERTAIN)
+
+
+def _most(rate: float, others: np.ndarray) -> float:
+    """Of the false positive rate at a threshold that lets `rate` of these others through."""
+    return rate_at_most(int(rate * len(others)) + 1, len(others), CERTAIN) if len(others) > 1 else 1.0
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:.1%}" for rate in rates)
 
 
 def _threshold(others: np.ndarray, rate: float) -> float:

@@ -112,10 +112,15 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
     return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
+def _at_once(release: Release) -> bool:
+    """Secure noise grows a little with the length of what it is for."""
+    return isinstance(release.noise, Gaussian) and not release.secure
+
+
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
     """Every row with noise of its own; independent noise is the same for one long vector."""
     shares = release.shared_by or 1
-    if isinstance(release.noise, Gaussian):
+    if _at_once(release):
         once = totals.flatten()
         for _ in range(shares):
             once = release.noised(once, rng, share=1 / shares)
@@ -166,7 +171,7 @@ def one_release(
     Gaussian in every direction, and what the sampling makes of it.
     """
     game = Game(release.fitted(ENDS), population or population_for(release))
-    trials = trials if isinstance(game.release.noise, Gaussian) else trials // 4  # drawn a vector at a time
+    trials = trials if _at_once(game.release) else trials // 4  # drawn a vector at a time
     name, direction, score = worst(game, randomness, trials)
     each = 1 - (1 - confidence) / 2
     free = distinguish(game.mechanism(direction), delta, trials, each, randomness, score, "one release")

@@ -59,6 +59,7 @@ class Report:
     noise_multiplier: float | None
     findings: Sequence[Finding]
     why: str = ""
+    noise: str = "floating-point"
 
     @property
     def deciding(self) -> Finding | None:
@@ -81,6 +82,7 @@ class Report:
             "unit": self.unit,
             "delta": self.delta,
             "confidence": self.confidence,
+            "noise": self.noise,
             "noise_multiplier": self.noise_multiplier,
             **{name: deciding.get(name) for name in names},
             "verdict": self.verdict,

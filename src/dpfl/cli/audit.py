@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from dpfl.algorithms.options import nearest
 from dpfl.audit import Finding, Report
 from dpfl.audit import audit as play
 from dpfl.audit.attacks import loaded, membership_of
-from dpfl.audit.audit import with_finding
+from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
@@ -31,6 +31,8 @@ from dpfl.privacy.statement import rounded_up
 from dpfl.report.inversion import into
 from dpfl.run.folder import RunFolder
 
+PRIVATE_FILE = "audit-private.json"
+PRIVATE = "Rates on training samples release private data that no ledger paid for: this file stays where those samples are."
 STYLES = {
     "refuted": "bold red",
     "broken": "bold white on red",
@@ -42,7 +44,8 @@ STYLES = {
 
 @dataclass(frozen=True)
 class Target:
-    """What is audited: a system, that of an experiment, or that of a run, whose model is there as well."""
+    """What is audited: a system, that of an experiment, or that of a run, whose model is there as well. Experiments and runs
+    have their own kind of noise."""
 
     algorithm: Algorithm
     delta: float = 1e-5
@@ -64,10 +67,14 @@ def audit(
     data_dir: Annotated[Path | None, typer.Option(help="Where the data of a run lies; else DPFL_DATA.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Show how a run's training samples fare, too: private, and for their owner.")
+    ] = False,
 ) -> None:
     """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.
 
-    That of a run is kept in its folder, for its certificate.
+    That of a run is kept in its folder, for its certificate; how its own training samples fare in audit-private.json, which is
+    as private as they are.
     """
     found = _target(target, variant)
     progress = Console(stderr=True, quiet=quiet)
@@ -83,13 +90,20 @@ def audit(
             draw=into(out) if out else None, tell=tell,
         )  # fmt: skip
         if found.folder and found.experiment:
-            tell("membership, on the run's own model")
-            report = with_finding(report, _own_membership(found.folder, found.experiment, report.delta, data_dir))
             found.folder.write_json("audit.json", report.to_dict())
+            tell("membership, on the run's own model")
+            own = _own_membership(found.folder, found.experiment, report.delta, data_dir)
+            found.folder.write_private_json(PRIVATE_FILE, {"private": PRIVATE} | own.to_dict())
+            report = with_finding(report, own) if private else report
     if as_json:
         print(json.dumps(report.to_dict()))
     else:
         show(report, Console())
+        if found.folder and not private:
+            kept = found.folder.file(PRIVATE_FILE)
+            Console().print(
+                f"How the training samples fare is private: {kept} (--private shows it).", highlight=False, soft_wrap=True
+            )
     if report.verdict == BROKEN:
         raise typer.Exit(1)
 
@@ -111,29 +125,30 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
     return from_name(name, **options | ({"variant": variant} if variant else {}))
 
 
-def _experiment(experiment: Experiment, variant: str | None) -> Target:
+def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> Target:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
-    budget = experiment.budget
+    budget, privacy = experiment.budget, experiment.privacy
     made = made.over(budget.rounds, experiment.data.clients)
     release = made.release
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
-        made = with_planned_noise(made, Budget(**budget.model_dump()), experiment.data.clients, experiment.privacy.accountant)
-    return Target(made, budget.delta, experiment)
+        made = with_planned_noise(made, Budget(**budget.model_dump()), experiment.data.clients, privacy.accountant)
+    kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
+    return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
 
 
 def _run(folder: RunFolder, variant: str | None) -> Target:
     record = folder.experiment()
     if not record.get("experiment"):
         raise DpflError(f"The run in {folder.path} was started from Python; audit it there: dpfl.audit.audit(algorithm).")
-    target = _experiment(parse(record["experiment"]), variant)
-    return Target(target.algorithm, target.delta, target.experiment, folder)
+    if folder.json("statement.json") is None:
+        raise DpflError(f"The run in {folder.path} is not finished; go on with it: dpfl run --resume {folder.path}")
+    target = _experiment(parse(record["experiment"]), variant, record.get("resolved", {}).get("noise"))
+    return replace(target, folder=folder)
 
 
 def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None) -> Finding:
     """Of the run's training samples and test samples, by its final weights and its own proven epsilon."""
     statement = folder.json("statement.json")
-    if statement is None:
-        raise DpflError(f"The run in {folder.path} is not finished; go on with it: dpfl run --resume {folder.path}")
     federation = experiment.federation(data_dir)
     model = models.from_name(experiment.model.name, **experiment.model.options())
     module = loaded(model, federation, folder.file("model.safetensors"))
@@ -143,7 +158,7 @@ def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, dat
 
 
 def show(report: Report, console: Console) -> None:
-    noise = f", noise multiplier {report.noise_multiplier:.4g}" if report.noise_multiplier else ""
+    noise = f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}" if report.noise_multiplier else ""
     console.print(
         f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; "
         f"bounds hold together with confidence {report.confidence:g}",

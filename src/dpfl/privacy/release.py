@@ -164,6 +164,10 @@ class Release:
             return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
         return self.noise.vector(total.numel(), deviation * share**0.5, rng).add_(total)
 
+    def carrying(self, total: Tensor, noise: Tensor) -> Tensor:
+        """The sum with noise that was made for it before."""
+        return total + noise
+
     def noised_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
         """One number that a unit moves as far as the weighted sum, with noise of the same deviation."""
         deviation = self.deviation(largest_weight)

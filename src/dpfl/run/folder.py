@@ -45,10 +45,12 @@ class Row:
 COLUMNS = tuple(Row.__dataclass_fields__)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """The whole new file or the whole old one, whatever happens in between."""
+def write_atomically(path: Path, content: bytes, private: bool = False) -> None:
+    """The whole new file or the whole old one, whatever happens in between; a private one is for its owner only."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as file:
+        if private:
+            os.fchmod(file.fileno(), 0o600)
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -100,13 +102,16 @@ class RunFolder:
     def write_json(self, name: str, value: object) -> None:
         self._write(name, json.dumps(value, indent=2).encode())
 
+    def write_private_json(self, name: str, value: object) -> None:
+        self._write(name, json.dumps(value, indent=2).encode(), private=True)
+
     def json(self, name: str) -> Any:
         path = self.file(name)
         return json.loads(path.read_text()) if path.exists() else None
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, content: bytes, private: bool = False) -> None:
         try:
-            write_atomically(self.file(name), content)
+            write_atomically(self.file(name), content, private)
         except OSError as error:
             raise DpflError(
                 f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then resume the run."

@@ -46,7 +46,7 @@ def correlated_sum(
     """The sum with noise that takes back part of the `past`, and the noise to remember, the latest first."""
     found = noise.taking_back(release.noised(torch.zeros_like(total), rng), list(past))
     kept = noise.kept([found, *past])
-    return total + found, torch.stack(kept) if kept else past
+    return release.carrying(total, found), torch.stack(kept) if kept else past
 
 
 def noisy_inside_fraction(replies: Sequence[Reply], release: Release, expected: float, rng: np.random.Generator) -> float:
