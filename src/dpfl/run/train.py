@@ -129,12 +129,21 @@ def finish(job: Job) -> Result:
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,
-        warnings=(*privacy.warnings, *diverging(history, job.recorder.classes)),
+        warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
     )
     folder.save_model(state.model, model.layout)
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
     return result
+
+
+def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
+    """A run stops where another round as long as its longest would pass the clock; how long the first takes nobody knows."""
+    if allowed is None or seconds <= allowed:
+        return ()
+    return (
+        f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was longer than those before.",
+    )
 
 
 def diverging(history: Sequence[Row], classes: int) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Coordinator:
         self._weights = algorithm.weights.of(federated.declared) if state.weights is None else state.weights
         self._facts = _facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
+        self._longest, self._made = 0.0, state.round
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
         self._taken = 0
@@ -122,11 +123,19 @@ class Coordinator:
         now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
         return min(self.algorithm.steps.next(now), left)
 
+    def _round_to_come(self, now: float) -> float:
+        """How long it may take: as the longest so far, of this process or on average; nothing is known before the first."""
+        if self.state.round > self._made:
+            self._longest = max(self._longest, now - self.state.seconds)
+        self._made = self.state.round
+        return max(self._longest, now / self.state.round if self.state.round else 0.0)
+
     def _out_of_time(self) -> bool:
-        self.state.seconds = time.monotonic() - self._clock
+        now = time.monotonic() - self._clock
+        to_come, self.state.seconds = self._round_to_come(now), now
         if self.budget.rounds is not None and self.state.round >= self.budget.rounds:
             self.stopped_by = "rounds"
-        elif self.budget.seconds is not None and self.state.seconds >= self.budget.seconds:
+        elif self.budget.seconds is not None and now + to_come >= self.budget.seconds:
             self.stopped_by = "seconds"
         return bool(self.stopped_by)
 
