@@ -22,7 +22,7 @@ def made(folder, key):
 def test_a_run_with_noise_on_samples_has_an_account_a_client(run_of, key):
     certificate = made(run_of("samples"), key)
     epsilon = accountant("pld").epsilon({Poisson(0.05).event(1.0, 250): 2}, 1e-5)
-    assert [account.name for account in certificate.accounts] == [f"client {number}" for number in range(4)]
+    assert [account.name for account in certificate.accounts] == [f"client-{number:05d}" for number in range(4)]
     for account in certificate.accounts:
         assert account.proven == pytest.approx(epsilon, abs=2e-6)
         assert [released.count for released in account.releases] == [2]
@@ -93,11 +93,21 @@ def test_another_model_in_the_folder_is_not_certified(run_of, key):
         certify(folder, key)
 
 
-def test_the_audit_is_taken_as_it_is(run_of, key):
+def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, key):
     folder = run_of("samples")
     audit = {"claimed": 1.0, "proven": 2.0, "measured": 0.5, "verdict": "holds", "more": [1, {"a": None}]}
     (folder / "audit.json").write_text(json.dumps(audit))
-    assert made(folder, key).audit == audit
+    told = made(folder, key).reported.audit
+    assert told is not None
+    assert {name: told[name] for name in ("claimed", "proven", "measured", "verdict")} == {
+        "claimed": 1.0, "proven": 2.0, "measured": 0.5, "verdict": "holds",
+    }  # fmt: skip
+    assert "more" not in told
+    (folder / "audit.json").write_text(json.dumps(audit | {"game": "membership of the run", "scope": "the run"}))
+    private = made(folder, key).reported.audit
+    assert private is not None
+    assert private["measured"] is None
+    assert private["scope"] is None
     (folder / "audit.json").write_text('{"measured": NaN}')
     with pytest.raises(DpflError, match=r"audit\.json cannot be read"):
         certify(folder, key)

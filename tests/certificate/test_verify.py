@@ -57,7 +57,7 @@ def test_a_certificate_verifies_with_its_run_and_without(certified, key, tmp_pat
     file = certified(name)
     verdict = verify(file, key=public_file(key))
     assert verdict.findings == []
-    assert {"ledgers", "files", "training", "audit"} <= {check.name for check in verdict.checks}
+    assert {"ledgers", "files", "training", "reported", "accounts"} <= {check.name for check in verdict.checks}
     alone = Path(shutil.copy(file, tmp_path / "alone.json"))
     assert verify(alone).findings == []
     assert verify(alone, run=file.parent).findings == []
@@ -73,18 +73,18 @@ def test_a_ledger_whose_file_changed_and_rows_did_not_verifies(certified):
 
 
 ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
-    "an account's epsilon": (lambda c: c["accounts"][2].update(proven=0.01), "client 2: the listed releases cost epsilon"),
+    "an account's epsilon": (lambda c: c["accounts"][2].update(proven=0.01), "client-00002: the listed releases cost epsilon"),
     "the largest epsilon": (lambda c: c["guarantee"].update(proven=0.01), "The largest epsilon of the accounts is"),
     "the median": (lambda c: c["guarantee"].update(median=0.01), "The median epsilon of the accounts is"),
-    "an event's count": (lambda c: c["accounts"][1]["releases"][0].update(count=1), "client 1: the listed releases cost"),
+    "an event's count": (lambda c: c["accounts"][1]["releases"][0].update(count=1), "client-00001: the listed releases cost"),
     "an event": (
         lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":9.0}'),
-        "client 1: the listed releases cost",
+        "client-00001: the listed releases cost",
     ),
     "an event's words": (lambda c: c["accounts"][1]["releases"][0].update(kind="nothing much"), "is called 'nothing much'"),
     "an event's form": (lambda c: c["accounts"][1]["releases"][0].update(event="{}"), "cannot be computed again"),
     "what is claimed": (lambda c: c["claimed"].update(epsilon=0.5), "the certificate states 0.5 as claimed"),
-    "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client 1: the listed releases cost"),
+    "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client-00001: the listed releases cost"),
     "too much noise": (
         lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":1e+300}'),
         "cannot be computed again",
@@ -115,13 +115,13 @@ def test_altered_figures_are_named_even_if_signed_again(certified, key, what):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda c: c["trained"].update(accuracy=0.999), "accuracy is"),
+        (lambda c: c["reported"].update(accuracy=0.999), "accuracy is"),
         (lambda c: c["trained"].update(rounds=7), "rounds is 2 in the run's folder; the certificate states 7"),
         (lambda c: c["guarantee"].update(adversary="nobody"), "adversary is"),
         (lambda c: c["hashes"].update(federation="00"), "federation is"),
-        (lambda c: c["audit"].update(measured=0.1), "audit is"),
+        (lambda c: c["reported"]["audit"].update(measured=0.1), "audit is"),
         (lambda c: c["claimed"].update(text="a theorem"), "text is"),
-        (lambda c: c["accounts"][0].update(seal="00"), "The ledger of client 0"),
+        (lambda c: c["accounts"][0].update(seal="00"), "The ledger of client-00000"),
     ],
 )  # fmt: skip
 def test_what_only_the_run_can_tell_is_compared_with_it(certified, key, change, sentence):
@@ -138,7 +138,7 @@ def test_a_claim_by_a_formula_is_compared_with_the_run(certified, key):
     assert "the certificate states 0.1" in findings[0]
 
 
-@pytest.mark.parametrize("field", ["issued", "trained", "audit", "versions", "certified_by", "hashes"])
+@pytest.mark.parametrize("field", ["issued", "trained", "reported", "versions", "certified_by", "hashes"])
 def test_anything_else_is_under_the_signature(certified, field):
     def change(body: dict[str, Any]) -> None:
         body[field] = "2020-01-01" if field == "issued" else {**body[field], next(iter(body[field])): "other"}
@@ -172,7 +172,7 @@ def test_an_altered_model_file_is_named(certified):
         ("UPDATE events SET event = '{\"mechanism\":\"gaussian\",\"noise_multiplier\":9.0}'",
          "2 x Gaussian noise, multiplier 9 there"),
         ("UPDATE events SET event = 'words'", "cannot be compared"),
-        ("UPDATE account SET unit = 'client'", "The ledger of client 2"),
+        ("UPDATE account SET unit = 'client'", "The ledger of client-00002"),
     ],
 )  # fmt: skip
 def test_an_altered_ledger_is_named(certified, statement, sentence):
@@ -180,7 +180,7 @@ def test_an_altered_ledger_is_named(certified, statement, sentence):
     tamper(file.parent, "client-00002", statement)
     findings = verify(file).findings
     assert len(findings) == 1
-    assert "client 2" in findings[0]
+    assert "client-00002" in findings[0]
     assert sentence in findings[0]
 
 
@@ -195,7 +195,7 @@ def test_a_ledger_that_is_gone_is_named(certified):
     file = certified()
     (file.parent / "ledger" / "client-00003.sqlite").unlink()
     (finding,) = verify(file).findings
-    assert "client 3" in finding
+    assert "client-00003" in finding
     assert "There is no ledger" in finding
 
 
@@ -304,3 +304,23 @@ def test_a_run_without_its_salt_cannot_be_compared(certified):
 
 def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_certificate_of_the_first_form_is_one_sentence(certified):
+    file = alter(certified(), lambda body: body.update(format="dpfl certificate 1"))
+    (finding,) = verify(file).findings
+    assert "is of an older form" in finding
+
+
+def test_an_account_left_out_of_a_certificate_is_named(certified, key):
+    file = certified()
+    findings = verify(alter(file, lambda body: body["accounts"].pop(), key), run=file.parent).findings
+    assert findings == ["The account of client-00003 is missing from the certificate."]
+
+
+def test_a_statement_that_changed_since_is_named(certified):
+    file = certified()
+    path = file.parent / "statement.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"adversary": "nobody"}))
+    (finding,) = verify(file).findings
+    assert "statement.json says adversary 'nobody'" in finding

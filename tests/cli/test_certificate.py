@@ -20,9 +20,14 @@ def test_from_a_run_to_a_verified_certificate_and_an_altered_one(capsys, tmp_pat
     assert "not overwritten" in refused(capsys, "certify", run, "--key", key)
 
     file = tmp_path / "run" / "certificate.json"
-    code, out, _ = dpfl(capsys, "verify", str(file), "--key", key + ".pub")
+    code, out, _ = dpfl(capsys, "verify", str(file), "--key", key + ".pub", "--data")
     assert code == 0
     assert "hashed again, as certified" in out
+    code, out, _ = dpfl(capsys, "verify", str(file))
+    assert code == 0
+    assert json.loads(file.read_text())["certificate"]["signer"]["fingerprint"] in out.split()
+    assert "as reported by the run, not checked: accuracy" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
     assert json.loads(dpfl(capsys, "verify", str(file), "--json")[1])["good"] is True
 
     envelope = json.loads(file.read_text())

@@ -20,6 +20,8 @@ from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 
+SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
+
 
 def nbafl(
     variant: str = "sound",
@@ -54,10 +56,5 @@ def nbafl(
         weights=weights_of(weights),
         server=ServerUpdate(noise=0.0 if sound else paper.downlink),
         variant=variant,
-        claim=Claim("nothing for this noise: the paper's theorem is for its own") if sound else _claim(paper),
+        claim=SOUND if sound else Claim("Theorem 1 of the paper", formula=paper.claimed),
     )
-
-
-def _claim(paper: TwoWayNoise) -> Claim:
-    """sigma grows with L: exposures add up, each at epsilon / L."""
-    return Claim("Theorem 1 of the paper", formula=lambda releases: paper.epsilon * releases / paper.exposures)

@@ -12,17 +12,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dpfl.certificate.ended import Ended, ended
 from dpfl.certificate.keys import canonical, fingerprint, load_private, raw, sign
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.errors import DpflError
-from dpfl.node.holdings import ledger_path
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.events import decode, describe, encode, neighbours_of
+from dpfl.privacy.events import REPLACE, decode, describe, encode, neighbours_of
 from dpfl.privacy.statement import rounded_up
+from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 
-FORMAT = "dpfl certificate 1"
+AUDITED = ("system", "variant", "delta", "confidence", "claimed", "proven", "measured", "scope", "game", "verdict")
 Epsilon = float | Literal["unbounded"]
 
 
@@ -32,7 +33,6 @@ class Part(BaseModel):
 
 class Trained(Part):
     run: str
-    started: str
     algorithm: str
     variant: str
     model: str
@@ -43,8 +43,15 @@ class Trained(Part):
     budget: float | None
     rounds: int
     iterations: int
+
+
+class Reported(Part):
+    """What the run says of itself and nothing here proves: accuracy needs the test set, an audit its games."""
+
+    started: str
     accuracy: float | None
     stopped_by: str
+    audit: dict[str, Any] | None
 
 
 class Guarantee(Part):
@@ -97,13 +104,13 @@ class Signer(Part):
 
 
 class Certificate(Part):
-    format: Literal["dpfl certificate 1"]
+    format: Literal["dpfl certificate 2"]
     issued: str
     trained: Trained
     guarantee: Guarantee
     claimed: Claimed
     accounts: list[Account]
-    audit: Any
+    reported: Reported
     hashes: dict[str, str]
     versions: dict[str, str]
     certified_by: dict[str, str]
@@ -111,25 +118,24 @@ class Certificate(Part):
 
 
 def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
-    """The signed certificate of a finished run, as JSON holds it."""
+    """The signed certificate of a finished run, as JSON holds it: every word from its record, checkpoint and ledgers."""
     folder, private = RunFolder.open(run), load_private(key)
     public = raw(private.public_key())
-    names = account_names(folder)
+    found = ended(folder)
     make_salt(folder)
-    listed = [read_account(folder, name) for name in names]
-    _refuse_lost_debits(folder, listed)
-    if folder.weights_sha256() != hashes(folder)["weights"]:
+    if folder.weights_sha256() != found.numbers["model_sha256"]:
         raise DpflError(f"model.safetensors in {run} is not the model that its run ended with; restore it from a copy.")
+    listed = [read_account(folder, path, found.accounts) for path in found.accounts.paths()]
     certificate = Certificate(
-        format="dpfl certificate 1",
+        format="dpfl certificate 2",
         issued=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        trained=trained(folder),
-        guarantee=guarantee(folder, listed),
-        claimed=claimed(folder),
+        trained=trained(found),
+        guarantee=guarantee(found, listed),
+        claimed=claimed(found),
         accounts=listed,
-        audit=read(folder, "audit.json", needed=False),
+        reported=reported(folder),
         hashes=hashes(folder),
-        versions=folder.experiment()["versions"],
+        versions=found.record["versions"],
         certified_by={"dpfl": _version(), "code": code_sha256()},
         signer=Signer(public_key=public, fingerprint=fingerprint(public)),
     )
@@ -143,41 +149,42 @@ def _version() -> str:
     return __version__
 
 
-def _refuse_lost_debits(folder: RunFolder, listed: Sequence[Account]) -> None:
-    """A ledger may have gone on since the run ended, but never back."""
-    before = read(folder, "statement.json")["per_client"]
-    for account in listed:
-        if number(account.proven) < number(before[_key(account.name)]) - 1e-6:
-            raise DpflError(
-                f"The ledger {account.ledger} says epsilon {account.proven}, less than the run's own statement "
-                f"({before[_key(account.name)]}): it has lost debits; restore it from a copy."
-            )
-
-
-def trained(folder: RunFolder) -> Trained:
-    experiment, result = folder.experiment(), read(folder, "result.json")
-    resolved = experiment["resolved"]
+def trained(found: Ended) -> Trained:
+    resolved = found.record["resolved"]
     return Trained(
-        run=experiment["run"]["id"],
-        started=experiment["run"]["started"],
-        algorithm=resolved["algorithm"]["name"],
-        variant=resolved["algorithm"]["variant"],
+        run=found.accounts.run,
+        algorithm=found.algorithm.name,
+        variant=found.algorithm.variant,
         budget=resolved["budget"].get("epsilon"),
-        **{name: resolved[name] for name in ("model", "clients", "partition", "entropy", "noise")},
-        **{name: result[name] for name in ("rounds", "iterations", "accuracy", "stopped_by")},
+        noise=found.algorithm.noise,
+        rounds=found.numbers["round"],
+        iterations=found.numbers["iterations"],
+        **{name: resolved[name] for name in ("model", "clients", "partition", "entropy")},
     )
 
 
-def guarantee(folder: RunFolder, listed: Sequence[Account]) -> Guarantee:
-    statement = read(folder, "statement.json")
-    named = ("unit", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
-    return Guarantee(
-        neighbours=neighbours(listed), **spread(listed), **{name: statement[name] for name in named}
-    )  # fmt: skip
+def reported(folder: RunFolder) -> Reported:
+    """An audit by its verdict alone: how single samples fared is for their owner."""
+    result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
+    told = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
+    if told and str(told["game"]).startswith(("membership", "inversion")):
+        told |= {"measured": None, "scope": None, "game": None}
+    started = folder.experiment()["run"]["started"]
+    return Reported(started=started, accuracy=result["accuracy"], stopped_by=result["stopped_by"], audit=told)
 
 
-def neighbours(listed: Sequence[Account]) -> str:
-    return neighbours_of(decode(released.event) for account in listed for released in account.releases)
+def guarantee(found: Ended, listed: Sequence[Account]) -> Guarantee:
+    stated = found.statement.to_dict()
+    named = ("unit", "neighbours", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
+    words: dict[str, Any] = {name: list(value) if isinstance(value := stated[name], tuple) else value for name in named}
+    return Guarantee(**spread(listed), **words)
+
+
+def neighbours(listed: Sequence[Account]) -> tuple[str, ...]:
+    """For which the listed releases can be proven: sampling says, and without it the sensitivity, which the run knows."""
+    events = {released.event for account in listed for released in account.releases}
+    found = neighbours_of(map(decode, events))
+    return (found,) if any('"sampling"' in event for event in events) else (found, REPLACE)
 
 
 def spread(listed: Sequence[Account]) -> dict[str, Any]:
@@ -186,39 +193,24 @@ def spread(listed: Sequence[Account]) -> dict[str, Any]:
     return {name: stated_figure(epsilon) for name, epsilon in found.items()}
 
 
-def claimed(folder: RunFolder) -> Claimed:
-    statement = read(folder, "statement.json")
-    by = folder.experiment()["resolved"]["algorithm"]["claim"].get("accountant")
-    return Claimed(epsilon=statement["claimed"], text=statement["claim"], accountant=by, stated=statement["stated"])
+def claimed(found: Ended) -> Claimed:
+    claim, epsilon = found.algorithm.claim, found.statement.claimed
+    figure = None if epsilon is None else stated_figure(epsilon)
+    return Claimed(epsilon=figure, text=claim.text, accountant=claim.accountant, stated=dict(found.statement.stated))
 
 
-def account_names(folder: RunFolder) -> list[str]:
-    """`client N` for every client with a ledger, or `federation`."""
-    statement = read(folder, "statement.json")
-    if statement["unit"] == "none":
-        raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
-    return ["federation" if key == "every client" else f"client {key}" for key in statement["per_client"]]
-
-
-def _key(name: str) -> str:
-    return "every client" if name == "federation" else name.removeprefix("client ")
-
-
-def read_account(folder: RunFolder, name: str) -> Account:
+def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> Account:
     """Epsilon from the debits of the ledger and from nothing else, those of other runs included."""
-    experiment, statement = folder.experiment(), read(folder, "statement.json")
-    where = Path(experiment["resolved"].get("ledger") or folder.ledgers)
-    path = where / "federation.sqlite" if name == "federation" else ledger_path(where, int(_key(name)))
     with closing(Ledger.read(path)) as ledger:
         debits, spent, unit = ledger.debits(), ledger.spent(), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
     return Account(
-        name=name,
+        name=path.stem,
         ledger=path.name,
-        proven=stated_figure(accountant(statement["accountant"]).epsilon(spent, statement["delta"])),
+        proven=stated_figure(accountant(accounts.accountant).epsilon(spent, accounts.delta)),
         releases=[Released(event=event, kind=kind, count=count) for event, kind, count in counts],
         debits=len(debits),
-        other_runs=len({run for run, *_ in debits} - {experiment["run"]["id"]}),
+        other_runs=len({run for run, *_ in debits} - {accounts.run}),
         seal=sealed(folder, canonical([unit, *debits])),
     )
 

@@ -71,6 +71,7 @@ def page(certificate: Certificate, signature: str) -> str:
     parts += [
         f"<h2>Proven epsilon by account</h2>{_accounts(certificate)}",
         f"<h2>What is assumed</h2><ul>{_items(stated.assumptions)}</ul>",
+        f"<h2>As reported by the run, not checked</h2>{_rows(_reported(certificate))}",
         f"<h2>Fingerprints (SHA-256) and signature</h2>{_rows(_hashes(certificate, signature), 'hash')}",
         '<div class="sign"><div>Name and office</div><div>Date</div><div>Signature</div></div>',
         "<footer>This page is a picture of the signed file beside it (.json), which alone counts. To check it and to "
@@ -85,13 +86,16 @@ def page(certificate: Certificate, signature: str) -> str:
 
 
 def _figures(certificate: Certificate) -> str:
-    stated, audit = certificate.guarantee, certificate.audit
-    found = audit if isinstance(audit, dict) else {}
+    stated, audit = certificate.guarantee, certificate.reported.audit
+    found = audit or {}
     of = f" on {found['scope']} (proven of it: {_word(found.get('proven'))})" if found.get("scope") else ""
     boxes = [
         (shown(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
         (shown(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
-        ("not audited" if audit is None else _word(found.get("measured")), f"epsilon at least, measured by an attack{of}"),
+        (
+            "not audited" if audit is None else _word(found.get("measured")),
+            f"epsilon at least, measured by an attack{of}; as reported, not checked",
+        ),
     ]
     return (
         '<div class="figures">'
@@ -111,7 +115,7 @@ def _word(value: Any) -> str:
 
 
 def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
-    stated, audit = certificate.guarantee, certificate.audit
+    stated = certificate.guarantee
     yield "Unit", f"one {stated.unit}"
     yield "Neighbours", stated.neighbours
     yield "Adversary", stated.adversary
@@ -120,8 +124,6 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     for warning in stated.warnings:
         yield "Warning", warning
     yield "Claim", certificate.claimed.text
-    if isinstance(audit, dict) and "verdict" in audit:
-        yield "Audit", str(audit["verdict"])
 
 
 def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
@@ -129,12 +131,19 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Algorithm", f"{trained.algorithm}, variant {trained.variant}"
     yield "Model", trained.model
     yield "Data", f"{trained.clients} clients, {trained.partition}"
-    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client; ended by {trained.stopped_by}"
-    yield "Accuracy", "not measured" if trained.accuracy is None else f"{trained.accuracy:.2%} on the test set"
+    yield "Training", f"{trained.rounds} rounds, {trained.iterations} steps a client"
     yield "Budget", "none set" if trained.budget is None else f"epsilon {trained.budget:g}"
     source = "the operating system" if trained.entropy == "system" else "a seed"
     yield "Noise", f"from {source}, {'on a grid' if trained.noise == 'secure' else 'in floating point'}"
     yield "Software", ", ".join(f"{name} {version}" for name, version in certificate.versions.items())
+
+
+def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
+    told = certificate.reported
+    yield "Accuracy", "not measured" if told.accuracy is None else f"{told.accuracy:.2%} on the test set"
+    yield "Run", f"started {told.started}, ended by {told.stopped_by}"
+    if told.audit:
+        yield "Audit", str(told.audit["verdict"])
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:

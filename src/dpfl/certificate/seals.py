@@ -12,7 +12,6 @@ import os
 import secrets
 from pathlib import Path
 
-from dpfl.certificate.reading import read
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
 
@@ -45,7 +44,7 @@ def sealed(folder: RunFolder, content: bytes) -> str:
 def hashes(folder: RunFolder) -> dict[str, str]:
     """Of the data, the code that trained, the experiment as run, and the model as a file and as a vector."""
     files = {name: _file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
-    found = folder.experiment()["hashes"] | files | {"weights": read(folder, "result.json")["model_sha256"]}
+    found = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
     return found | {name: sealed(folder, found[name].encode()) for name in PRIVATE}
 
 

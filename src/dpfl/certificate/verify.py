@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,25 @@ from pydantic import ValidationError
 
 from dpfl.certificate import contents
 from dpfl.certificate.contents import Account, Certificate, Epsilon, number, shown, stated_figure
+from dpfl.certificate.ended import accounts_of, ended
 from dpfl.certificate.keys import fingerprint, load_public, signed
-from dpfl.certificate.reading import read, strict_json
+from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import hashes, sealed
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import Spent, decode, describe
+from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 
 TOLERANCE = 2e-6
 """Two machines may differ in the last bits of an epsilon, which is stated to six digits, rounded up."""
+
+UNREADABLE = (DpflError, AttributeError, KeyError, TypeError, ValueError)
+"""What a folder that somebody changed may give."""
+
+OLDER = ("dpfl certificate 1",)
 
 UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
 """What an accountant raises for releases that nobody makes."""
@@ -51,9 +58,9 @@ class Verdict:
         return {"good": not self.findings, "findings": self.findings, "checks": checks}
 
 
-def verify(file: Path, run: Path | None = None, key: Path | None = None) -> Verdict:
+def verify(file: Path, run: Path | None = None, key: Path | None = None, data: bool = False) -> Verdict:
     """Whoever has the file can do this; `run` is the run's folder (by default the one that the file lies in), `key` the
-    public key that it should be signed with."""
+    public key that it should be signed with, and `data` asks for the data to be loaded and hashed again."""
     expected = load_public(key) if key else None
     given = RunFolder.open(run) if run else None
     try:
@@ -67,6 +74,8 @@ def verify(file: Path, run: Path | None = None, key: Path | None = None) -> Verd
         body, signature = envelope["certificate"], envelope["signature"]
         if set(envelope) != {"certificate", "signature"} or not isinstance(signature, str):
             raise ValueError("it holds more than a certificate and its signature")
+        if isinstance(body, dict) and body.get("format") in OLDER:
+            return _older(file)
         certificate = Certificate.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
@@ -76,7 +85,15 @@ def verify(file: Path, run: Path | None = None, key: Path | None = None) -> Verd
     checks = [_signature(body, signature, certificate, expected), _epsilon(certificate), _claim(certificate)]
     folder = given or _beside(file, certificate)
     checks += list(_run_checks(folder, certificate)) if folder else [Check("run", "not compared: give its folder with --run")]
+    if folder:
+        checks.append(_data(folder, certificate) if data else Check("data", "not hashed again: ask for it with --data"))
     return Verdict((*checks, _code(certificate)), certificate)
+
+
+def _older(file: Path) -> Verdict:
+    """Its words were taken from the run as they stood."""
+    why = "is of an older form, whose words were not computed again; certify its run with this version."
+    return Verdict((Check("file", "", (f"{file.name} {why}",)),))
 
 
 def _broken(file: Path, why: str) -> Verdict:
@@ -114,8 +131,8 @@ def _epsilon(certificate: Certificate) -> Check:
         check_target(1.0, stated.delta)
         for account in certificate.accounts:
             findings += list(_account_figures(account, stated.accountant, stated.delta))
-        if (among := contents.neighbours(certificate.accounts)) != stated.neighbours:
-            findings.append(f"The listed releases are proven for neighbours '{among}', not '{stated.neighbours}'.")
+        if stated.neighbours not in (among := contents.neighbours(certificate.accounts)):
+            findings.append(f"The listed releases are proven for neighbours '{among[0]}', not '{stated.neighbours}'.")
         for name, epsilon in contents.spread(certificate.accounts).items():
             if not _same(epsilon, getattr(stated, name)):
                 told = "largest" if name == "proven" else name
@@ -179,23 +196,47 @@ def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
     except DpflError as error:
         yield Check("run", "", (f"The run's folder cannot be compared: {error}",))
         return
-    ledgers = [finding for account in accounts for finding in _ledger(folder, account)]
+    try:
+        held = accounts_of(folder, folder.experiment())
+    except UNREADABLE as error:
+        yield Check("run", "", (f"The run's record cannot be compared: {error}",))
+        return
+    ledgers = [finding for account in accounts for finding in _ledger(folder, account, held)]
     yield Check("ledgers", f"{len(accounts)}, row by row as certified", tuple(ledgers))
     if not ledgers:
-        derived = {"proven", "median", "lowest"}
-        yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(folder, accounts), derived)
-    yield _section("training", certificate.trained, lambda: contents.trained(folder))
-    yield _section("claim", certificate.claimed, lambda: contents.claimed(folder))
-    yield _section("files", certificate.hashes, lambda: hashes(folder) | {"weights": folder.weights_sha256()})
-    if certificate.audit is not None:
-        yield _section("audit", {"audit": certificate.audit}, lambda: {"audit": read(folder, "audit.json")})
-    yield _data(folder, certificate)
+        yield from _derived_checks(folder, certificate)
+    yield _section("files", certificate.hashes, lambda: hashes(folder))
+    yield _section("reported", certificate.reported, lambda: contents.reported(folder), "as the run says; not checked")
 
 
-def _ledger(folder: RunFolder, account: Account) -> Iterator[str]:
+def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
+    """What follows from record, checkpoint and ledgers, once more."""
     try:
-        held = contents.read_account(folder, account.name)
-    except (DpflError, KeyError, TypeError, ValueError) as error:
+        found = ended(folder)
+    except UNREADABLE as error:
+        yield Check("run", "", (f"The run does not fit together: {error}",))
+        return
+    yield _accounts(certificate, [path.stem for path in found.accounts.paths()])
+    again = "computed again from record, checkpoint and ledgers"
+    yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(found, certificate.accounts), again)
+    yield _section("training", certificate.trained, lambda: contents.trained(found), again)
+    yield _section("claim", certificate.claimed, lambda: contents.claimed(found), again)
+
+
+def _accounts(certificate: Certificate, owners: list[str]) -> Check:
+    named = [account.name for account in certificate.accounts]
+    missing = [f"The account of {owner} is missing from the certificate." for owner in owners if owner not in named]
+    return Check("accounts", "every account of the run", tuple(missing))
+
+
+def _ledger(folder: RunFolder, account: Account, accounts: Accounts) -> Iterator[str]:
+    path = next((path for path in accounts.paths() if path.stem == account.name), None)
+    if path is None:
+        yield f"The run has no account of {account.name}."
+        return
+    try:
+        held = contents.read_account(folder, path, accounts)
+    except UNREADABLE as error:
         yield f"The ledger of {account.name} cannot be compared: {error}"
         return
     if held.seal == account.seal and held.releases == account.releases and held.debits == account.debits:
@@ -217,18 +258,18 @@ def _difference(held: Account, certified: Account) -> str:
     return "; ".join(parts)
 
 
-def _section(name: str, certified: Any, found: Callable[[], Any], derived: Set[str] = frozenset()) -> Check:
+def _section(name: str, certified: Any, found: Callable[[], Any], outcome: str = "as in the run's folder") -> Check:
     try:
         there = found()
-    except (DpflError, KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         return Check(name, "", (f"The run's {name} cannot be compared: {error}",))
     told, held = (part if isinstance(part, Mapping) else part.model_dump() for part in (certified, there))
     findings = [
         f"{key} is {held.get(key, 'missing')!r} in the run's folder; the certificate states {told.get(key, 'nothing')!r}."
-        for key in sorted({*told, *held} - derived)
+        for key in sorted({*told, *held})
         if told.get(key) != held.get(key)
     ]
-    return Check(name, "as in the run's folder", tuple(findings))
+    return Check(name, outcome, tuple(findings))
 
 
 def _data(folder: RunFolder, certificate: Certificate) -> Check:

@@ -63,10 +63,11 @@ def verify(
     file: Annotated[Path, typer.Argument(help="The certificate (JSON).")],
     run: Annotated[Path | None, typer.Option(help="The run's folder; by default the certificate's, if it is one.")] = None,
     key: Annotated[Path | None, typer.Option(help="The public key (.pub) that it should be signed with.")] = None,
+    data: Annotated[bool, typer.Option("--data", help="Load the run's data, where it is here, and hash it again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check a certificate: signature, every epsilon computed again, and the run it is of. Exit code 1 if anything differs."""
-    verdict = certificates.verify(file, run, key)
+    verdict = certificates.verify(file, run, key, data)
     if as_json:
         print(json.dumps(verdict.to_dict()))
     elif verdict.findings:
@@ -81,7 +82,14 @@ def verify(
 
 def _show(verdict: certificates.Verdict, certificate: certificates.Certificate, console: Console) -> None:
     table = Table("checked", "outcome", box=box.SIMPLE_HEAD)
+    table.columns[1].overflow = "fold"
     for check in verdict.checks:
         table.add_row(check.name, check.outcome)
     console.print(table)
+    told = certificate.reported
+    accuracy = "not measured" if told.accuracy is None else f"{told.accuracy:.2%}"
+    audited = "no audit" if told.audit is None else f"audit: {told.audit['verdict']}"
+    lines = f"accuracy {accuracy}; ended by {told.stopped_by}; {audited}"
+    console.print(f"as reported by the run, not checked: {lines}", markup=False)
+    console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
     console.print(certificates.headline(certificate)[1], markup=False)

@@ -152,6 +152,10 @@ class TwoWayNoise:
         scale = 2 * classical_factor(self.delta) * self.clip / (self.smallest * self.clients * self.epsilon)
         return scale * math.sqrt(max(missing, 0))
 
+    def claimed(self, releases: int) -> float:
+        """sigma grows with L: exposures add up, each at epsilon / L."""
+        return self.epsilon * releases / self.exposures
+
     def spent(self, sensitivity: float | None = None) -> float:
         """What the L noisy uploads cost one record, replaced by another, at delta.
 

@@ -45,6 +45,8 @@ class Accounts:
     limit: Limit | None
     epsilon: float | None = None
     warnings: tuple[str, ...] = ()
+    reading: bool = False
+    """Of a run that has ended: its ledgers are read, and none is made."""
 
     @property
     def event(self) -> Event:
@@ -64,6 +66,8 @@ class Accounts:
         return [self.folder / "federation.sqlite"] if self.algorithm.scale == "round" else []
 
     def open(self, path: Path) -> Ledger:
+        if self.reading:
+            return Ledger.read(path)
         return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
 
     def spent(self, besides: str = "") -> list[dict[Event, int]]:
@@ -257,6 +261,14 @@ class Meter:
         if not self._even or releases > self.end:
             return math.ceil(1.2 ** math.ceil(math.log(max(releases, 1), 1.2) - 1e-9))
         return min(math.ceil(releases / self._stride) * self._stride, self.end)
+
+
+def warnings_for(unit: str, clients: int, largest: int, delta: float) -> tuple[str, ...]:
+    """Of a delta that is too large for as many units as the largest account has."""
+    units, whose = (largest, "the largest client's samples") if unit == "sample" else (clients, "clients")
+    if unit == "none" or delta < 1 / units:
+        return ()
+    return (f"delta {delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
 
 
 def _releases_made(spent: Spent) -> int:

@@ -99,6 +99,16 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise DpflError(f"{self.file('experiment.toml')} cannot be read ({error}); restore it from a copy.") from error
 
+    def record(self) -> dict[str, Any]:
+        """The experiment as run, if it is still the one that the run's debits were made under."""
+        found = self.experiment()
+        if record_id(found) != found.get("run", {}).get("id"):
+            raise DpflError(
+                f"{self.file('experiment.toml')} is not as its run wrote it: the run's debits are under another record; "
+                "restore it from a copy."
+            )
+        return found
+
     def write_json(self, name: str, value: object) -> None:
         self._write(name, json.dumps(value, indent=2).encode())
 
@@ -127,6 +137,19 @@ class RunFolder:
 
         seals = json.dumps({name: vector_sha256(tensor) for name, tensor in tensors.items()})
         self._write("checkpoint.safetensors", save(tensors, {"state": json.dumps(_numbers(state)), "sha256": seals}))
+
+    def came_to(self) -> dict[str, Any]:
+        """The numbers of the last checkpoint, and the digest of its model."""
+        path = self.file("checkpoint.safetensors")
+        try:
+            with safe_open(path, "np") as file:
+                seals = {name: _digest(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+                numbers, sealed = (json.loads(file.metadata()[key]) for key in ("state", "sha256"))
+            if seals != sealed:
+                raise ValueError("its numbers have changed since it was written")
+            return {**numbers, "model_sha256": seals.get("average", seals["vector"])}
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise DpflError(f"The checkpoint {path} cannot be read ({error}); restore it from a copy.") from error
 
     def has_checkpoint(self) -> bool:
         return self.file("checkpoint.safetensors").exists()
@@ -260,6 +283,19 @@ def without_none(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [without_none(item) for item in value]
     return value
+
+
+def record_id(record: Mapping[str, Any]) -> str:
+    """The name of a run in its ledgers: a digest of the experiment as run, so that debits tell what they were made under.
+
+    A nonce that stays in the run's folder keeps whoever sees the name from trying out what the record may hold.
+    """
+    run = {key: value for key, value in record.get("run", {}).items() if key != "id"}
+    return hashlib.sha256(tomli_w.dumps(without_none({**record, "run": run})).encode()).hexdigest()[:32]
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(array.astype(np.float32).tobytes()).hexdigest()
 
 
 def code_sha256() -> str:

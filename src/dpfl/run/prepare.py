@@ -6,9 +6,10 @@ import datetime
 import hashlib
 import importlib.metadata
 import platform
+import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
-from dpfl.run.accounts import Accounts, Meter
-from dpfl.run.folder import RunFolder, code_sha256, vector_sha256, without_none
+from dpfl.run.accounts import Accounts, Meter, warnings_for
+from dpfl.run.folder import RunFolder, code_sha256, record_id, vector_sha256, without_none
+from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import rehearse
 from dpfl.server.coordinator import Coordinator
@@ -84,17 +86,18 @@ def prepare(
 
     folder = _folder(algorithm, out, resume)
     record = _record(algorithm, source, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
-    run = _run_id(folder, record) if resume else uuid.uuid4().hex
+    record = {"run": {"nonce": secrets.token_hex(16), "started": _now()}} | record
+    run = _run_id(folder, record) if resume else record_id(record)
 
     ledgers = Path(ledger) if ledger else folder.ledgers
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
-    warnings = warnings_for(algorithm, federation, budget)
+    warnings = warnings_for(algorithm.unit, len(federation.sizes), max(federation.sizes), budget.delta)
     accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
-        folder.write_experiment({"run": {"id": run, "started": _now()}} | record)
+        folder.write_experiment(record | {"run": {"id": run} | record["run"]})
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
     site = Site(
@@ -211,16 +214,6 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.level)
 
 
-def warnings_for(algorithm: Algorithm, federation: Federation, budget: Budget) -> tuple[str, ...]:
-    if algorithm.unit == "none":
-        return ()
-    units = max(federation.sizes) if algorithm.unit == "sample" else len(federation.sizes)
-    whose = "the largest client's samples" if algorithm.unit == "sample" else "clients"
-    if budget.delta < 1 / units:
-        return ()
-    return (f"delta {budget.delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
-
-
 def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) -> str:
     release = algorithm.release
     if release is None:
@@ -255,6 +248,7 @@ def _record(
             "budget": describe(budget),
             "algorithm": describe(algorithm),
             "clients": len(federation.sizes),
+            "largest": max(federation.sizes),
             "partition": federation.how,
         },
         "hashes": {
@@ -326,13 +320,3 @@ def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, rando
     horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
     return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable else kept)
-
-
-def describe(value: Any) -> Any:
-    """Frozen parts as plain words and numbers, with the kind of each part."""
-    if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: describe(getattr(value, field.name)) for field in fields(value)}
-        return {"kind": type(value).__name__} | named
-    if isinstance(value, (tuple, list)):
-        return [describe(item) for item in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
