@@ -382,7 +382,7 @@ def test_a_run_killed_at_a_random_moment_resumes_to_the_model_of_one_never_stopp
 ) -> None:
     script, out = tmp_path / "killed.py", tmp_path / "run"
     script.write_text(SCRIPT.replace("progress=told", "progress=told, accountant='rdp'"))
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(Path(dpfl.__file__).parents[1]), str(root)])
     command = [sys.executable, str(script), str(out), str(workers)]
     with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True) as process:
