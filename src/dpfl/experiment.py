@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from dpfl import algorithms, models
 from dpfl import data as datasets
@@ -51,10 +51,25 @@ class DataSection(OpenSection):
     name: str = "mnist-sample"
     data_dir: str | None = None
     partition: str = "dirichlet"
-    clients: int = 10
+    clients: int | None = None
     public_clients: int = 0
     classes: int | None = None
     test_share: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _partition(cls, content: Any) -> Any:
+        """Where data has owners, they are the clients; a table without is dealt evenly; else labels are skewed, over ten."""
+        if not isinstance(content, Mapping):
+            return content
+        name = str(content.get("name", "mnist-sample"))
+        usual = "site" if datasets.is_owned(name, content) else "iid" if datasets.is_table(name) else "dirichlet"
+        said = {"partition": usual, **content}
+        if said["partition"] == "site":
+            if said.get("clients") is not None or said.get("public_clients"):
+                raise DpflError("The sites of the data are its clients: leave data.clients and data.public_clients out.")
+            return said
+        return {"clients": 10, **said}
 
 
 class ModelSection(OpenSection):
@@ -104,13 +119,23 @@ class Experiment(Section):
     def federation(self, data_dir: Path | None = None) -> datasets.Federation:
         section = self.data
         options = section.options()
+        given = {word: options.pop(word) for word in datasets.own_words(section.name) if word in options}
+        declared = {"classes": section.classes, "test_share": section.test_share}
+        given |= {name: value for name, value in declared.items() if value is not None}
         if section.partition == "dirichlet":
             options.setdefault("beta", 0.05)
-        how = partition.parse(section.partition, **options)
-        declared = {"classes": section.classes, "test_share": section.test_share}
-        given = {name: value for name, value in declared.items() if value is not None}
+        owned = section.partition == "site"
+        if owned and options:
+            raise DpflError(f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it.")
+        how = None if owned else partition.parse(section.partition, **options)
         source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given)
-        return source.split(clients=section.clients, how=how, seed=self.seed, public_clients=section.public_clients)
+        if how is None:
+            return source.by_owner()
+        return source.split(section.clients if section.clients is not None else 10, how, self.seed, section.public_clients)
+
+    def clients(self) -> int:
+        """How many there are; where the data's sites are the clients, they are counted."""
+        return self.data.clients if self.data.clients is not None else len(self.federation().sizes)
 
     def run(
         self,

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +121,23 @@ def test_get_says_where_the_data_is(tmp_path):
 
 def test_without_a_command_the_help_is_shown():
     assert "who holds what" in run().output
+
+
+def test_a_table_is_shown_by_its_sites_with_what_its_owner_should_know(tmp_path: Path) -> None:
+    rows = "".join(f"{number},{'ab'[number % 2]},{number % 3 == 0:d}\n" for number in range(20))
+    (tmp_path / "stays.csv").write_text(f"age,hospital,died\n{rows}")
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_text(
+        f'[data]\nname = "{tmp_path / "stays.csv"}"\nlabel = "died"\ntask = "binary"\nsite = "hospital"\nsites = ["a", "b"]\n'
+        "[data.columns.age]\nlow = 0\nhigh = 9\n"
+    )
+    result = CliRunner().invoke(app, ["show", str(experiment)])
+    assert result.exit_code == 0
+    assert "client  rows   0  1" in result.output
+    assert "10 cells of 'age' beyond the declared bounds: clamped (for the owner of the data only)" in result.output
+
+
+def test_randhie_is_shown_by_its_sites() -> None:
+    result = CliRunner().invoke(app, ["show", "randhie", "--json"])
+    assert result.exit_code == 0
+    assert len(json.loads(result.output)["sizes"]) == 6

@@ -16,6 +16,7 @@ from dpfl.audit.membership import Roc, likelihood_ratio, loss_threshold
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
+from dpfl.models.columns import on_columns
 from dpfl.privacy import Budget
 from dpfl.run.train import train
 
@@ -60,7 +61,7 @@ def membership_of(module: nn.Module, federation: Federation, epsilon: float, del
 
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
     """The module of a finished run, from its weights."""
-    flat = FlatModel(model.build(federation.shape, federation.classes, 0))
+    flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.classes, 0))
     tensors = load_file(path)
     flat.load(torch.cat([tensors[name].reshape(-1) for name in flat.layout.names]))
     return flat.module

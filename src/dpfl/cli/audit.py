@@ -128,10 +128,11 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
 def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> Target:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
     budget, privacy = experiment.budget, experiment.privacy
-    made = made.over(budget.rounds, experiment.data.clients)
+    clients = experiment.clients()
+    made = made.over(budget.rounds, clients)
     release = made.release
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
-        made = with_planned_noise(made, Budget(**budget.model_dump()), experiment.data.clients, privacy.accountant)
+        made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
     return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
 

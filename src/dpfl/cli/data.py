@@ -51,8 +51,16 @@ def describe(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A data set's name, or the path of an .npz file.")] = "mnist-sample",
-    partition: Annotated[str, typer.Option(help="iid, dirichlet, shards, label-skew, mix, unequal or mapping.")] = "dirichlet",
+    name: Annotated[
+        str, typer.Argument(help="A data set's name, the path of an .npz file, or an experiment file, which declares a table.")
+    ] = "mnist-sample",
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="iid, dirichlet, shards, label-skew, mix, unequal or mapping.",
+            show_default="dirichlet, or the data's owners",
+        ),
+    ] = None,
     beta: Annotated[
         float | None, typer.Option(help="Dirichlet parameter; smaller is more skewed.", show_default="0.05")
     ] = None,
@@ -69,10 +77,16 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show how a data set is spread over the clients."""
-    how = parse(partition, **_options(partition, beta, options or []))
-    declared = {"classes": classes, "test_share": test_share}
-    source = load(name, data_dir, **{key: value for key, value in declared.items() if value is not None})
-    federation = source.split(clients, how, seed, public_clients)
+    if name.endswith(".toml"):
+        from dpfl.experiment import load as experiment
+
+        federation = experiment(Path(name)).federation(data_dir)
+    else:
+        declared = {"classes": classes, "test_share": test_share}
+        source = load(name, data_dir, **{key: value for key, value in declared.items() if value is not None})
+        word = partition or ("site" if source.owned else "dirichlet")
+        chosen = _options(word, beta, options or [])
+        federation = source.by_owner() if word == "site" else source.split(clients, parse(word, **chosen), seed, public_clients)
     if png:
         holdings.draw(federation, png)
     if as_json:
@@ -84,6 +98,8 @@ def show(
         console.print(f"- {note}", highlight=False, soft_wrap=True)
     if (more := len(federation.notes) - holdings.SHOWN_CLIENTS) > 0:
         console.print(f"- and {more} more notes (--json shows all)", highlight=False)
+    for note in federation.private:
+        console.print(f"- {note} (for the owner of the data only)", highlight=False, soft_wrap=True)
     if png:
         console.print(f"drawn in {png}", highlight=False, soft_wrap=True)
 

@@ -15,7 +15,7 @@ from dpfl.data.dataset import Array, Dataset, Source, make_dataset, number_of_cl
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.folders import find
 from dpfl.data.medmnist_files import is_medmnist, read_medmnist
-from dpfl.data.words import TABLE_WORDS, TABLES
+from dpfl.data.words import LEAF_WORDS, TABLE_WORDS, TABLES
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
@@ -175,13 +175,32 @@ def _named(data_dir: str | Path | None) -> dict[str, Reader]:
     return readers | {f"emnist-{split}": (partial(emnist, split, data_dir), ()) for split in EMNIST_CLASSES}
 
 
+def is_table(name: str) -> bool:
+    """Whether a name is the path of a table, or of a folder of tables."""
+    found = None if name in _named(None) else _at(name)
+    return found is not None and found[1] is TABLE_WORDS
+
+
+def is_owned(name: str, words: Mapping[str, Any]) -> bool:
+    """Whether samples have owners of their own: a study's sites, a table's site column, a file or a user each."""
+    found = None if name in _named(None) else _at(name)
+    leafs = found is not None and found[1] is LEAF_WORDS
+    return name == "randhie" or leafs or (is_table(name) and ("site" in words or Path(name).expanduser().is_dir()))
+
+
+def own_words(name: str) -> Sequence[str]:
+    """The options that a data set has itself, apart from those of its partition."""
+    found = _named(None).get(name) or _at(name)
+    return found[1] if found else ()
+
+
 def _at(name: str) -> Reader | None:
     """The reader for what lies at a path, by its ending; a folder holds LEAF's train/ or tables."""
     place = Path(name).expanduser()
     if place.suffix == ".npz":
         return partial(npz, place), ("classes", "test_share", "seed")
     if place.suffix == ".json" or (place / "train").is_dir():
-        return partial(leaf, place), ("shape", "classes")
+        return partial(leaf, place), LEAF_WORDS
     if place.is_dir() or place.name.lower().endswith(TABLES):
         return partial(table, place), TABLE_WORDS
     return None

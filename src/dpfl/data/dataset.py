@@ -17,7 +17,7 @@ from dpfl.lazy import torch
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
-    from dpfl.data.schema import Schema
+    from dpfl.data.schema import Features, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def features(self) -> Features | None:
+        """How a sample is laid out, if it is a row of a table."""
+        return self.schema.features if self.schema else None
 
     @property
     def shape(self) -> tuple[int, ...]:

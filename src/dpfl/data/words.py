@@ -4,3 +4,4 @@ TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 ROLES = ("site", "person", "time")
 TABLE_WORDS = ("label", *ROLES, "task", "classes", "test", "columns", "sites", "absent", "delimiter", "decimal", "encoding")
 """The keys of [data] that declare a table."""
+LEAF_WORDS = ("shape", "classes")

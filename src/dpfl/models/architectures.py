@@ -19,6 +19,10 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 Shape = tuple[int, ...]
 
 
+def build_linear(shape: Shape, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
+
+
 def build_mlp(shape: Shape, classes: int, hidden: int, activation: str) -> nn.Module:
     inputs = int(torch.Size(shape).numel())
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, classes))

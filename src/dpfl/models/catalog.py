@@ -50,6 +50,11 @@ class ReadyModel:
         return copy.deepcopy(self.module)
 
 
+def linear() -> Model:
+    """One linear layer: logistic regression, or linear where the label is a number; for tables."""
+    return Model("linear")
+
+
 def mlp(hidden: int = 200, activation: str = "relu") -> Model:
     """One hidden layer; 159,010 parameters on MNIST."""
     if not isinstance(hidden, int) or hidden < 1:
@@ -126,6 +131,7 @@ def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
 
 _ACTIVATIONS = architectures.ACTIVATIONS
 _FACTORIES: dict[str, Callable[..., Model]] = {
+    "linear": linear,
     "mlp": mlp,
     "cnn": cnn,
     "cnn-wide": cnn_wide,
@@ -135,6 +141,7 @@ _FACTORIES: dict[str, Callable[..., Model]] = {
     "scattering-linear": scattering_linear,
 }
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {
+    "linear": architectures.build_linear,
     "mlp": architectures.build_mlp,
     "cnn": architectures.build_cnn,
     "cnn-wide": architectures.build_cnn_wide,

@@ -20,7 +20,7 @@ def table(federation: Federation) -> Table:
     shown_classes = federation.classes if federation.classes <= SHOWN_CLASSES else 0
     out = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
     out.title = f"{federation.train.name}, {federation.how}"
-    for heading in ("client", "images", *(map(str, range(shown_classes)) if shown_classes else ("classes",))):
+    for heading in ("client", noun(federation), *(map(str, range(shown_classes)) if shown_classes else ("classes",))):
         out.add_column(heading, justify="left" if heading == "client" else "right", no_wrap=True)
     for number, row in enumerate(counts[:SHOWN_CLIENTS]):
         out.add_row(str(number), *_cells(row, shown_classes))
@@ -31,9 +31,13 @@ def table(federation: Federation) -> Table:
     if federation.public:
         out.add_row(f"public {len(federation.public)}", str(sum(len(part) for part in federation.public)), style="dim")
     sizes = counts.sum(axis=1)
-    out.caption = f"smallest client {sizes.min()} images, median {np.median(sizes):.0f}, largest {sizes.max()}"
+    out.caption = f"smallest client {sizes.min()} {noun(federation)}, median {np.median(sizes):.0f}, largest {sizes.max()}"
     out.caption_justify = "left"
     return out
+
+
+def noun(federation: Federation) -> str:
+    return "rows" if federation.train.schema else "images"
 
 
 def _cells(row: np.ndarray, shown_classes: int) -> list[str]:
@@ -61,7 +65,7 @@ def draw(federation: Federation, path: Path) -> None:
     if clients <= 40:
         for number, size in enumerate(sizes):
             axes.annotate(f" {size:,}", (size, number), va="center", fontsize=8, color="0.35")
-    axes.set(xlabel="images", ylabel="client", xlim=(0, sizes.max() * 1.08), ylim=(clients - 0.5, -0.5))
+    axes.set(xlabel=noun(federation), ylabel="client", xlim=(0, sizes.max() * 1.08), ylim=(clients - 0.5, -0.5))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=min(clients, 40), integer=True))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.tick_params(axis="y", length=0)

@@ -27,6 +27,8 @@ class Live:
         total = budget.rounds or _rounds_left(job)
         for note in job.notes:
             self._console.print(f"[dim]{note}[/dim]")
+        for note in job.private:
+            self._console.print(f"[dim]{note} (told to the owner of the data only, and kept nowhere)[/dim]")
         self._total, self._every = total, None if job.recorder.test else job.recorder.every
         if not self._console.is_terminal:
             return

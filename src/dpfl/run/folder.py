@@ -25,6 +25,8 @@ from dpfl.server.state import State
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from dpfl.data.schema import Schema
+
 
 @dataclass(frozen=True)
 class Row:
@@ -177,14 +179,16 @@ class RunFolder:
                 f"The checkpoint {path} is damaged ({error}); restore it from a copy, or start a new run."
             ) from error
 
-    def save_model(self, vector: Tensor, layout: Layout) -> None:
+    def save_model(self, vector: Tensor, layout: Layout, schema: Schema | None = None) -> None:
+        """The weights by their names; of a model on a table, with all that turns a raw row into what it takes."""
         from safetensors.torch import save_file
 
         tensors = {
             name: vector[layout.span(entry)].reshape(shape).clone()
             for entry, (name, shape) in enumerate(zip(layout.names, layout.shapes, strict=True))
         }
-        save_file(tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)})
+        table = {"schema": schema.to_json()} if schema else {}
+        save_file(tensors, self.file("model.safetensors"), {"names": json.dumps(layout.names)} | table)
 
     def weights_sha256(self) -> str:
         """Of the model's weights as they lie in the file, one after another in the order of the model."""

@@ -18,9 +18,11 @@ from torch import nn
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset, Federation
+from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
+from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
 from dpfl.node.node import Buildable, Site
 from dpfl.node.objectives import CrossEntropy, final_layer
@@ -52,6 +54,8 @@ class Job:
     engine: Engine
     recorder: Recorder
     notes: tuple[str, ...]
+    private: tuple[str, ...] = ()
+    schema: Schema | None = None
 
 
 def prepare(
@@ -73,6 +77,7 @@ def prepare(
     experiment: Mapping[str, Any] | None,
 ) -> Job:
     described = from_module(model) if isinstance(model, nn.Module) else model
+    described = on_columns(described, federation.train.features)
     source, federation = federation, with_features(described, federation)
     flat = FlatModel(_built(described, federation, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
@@ -116,7 +121,10 @@ def prepare(
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
     untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
     notes = (*federation.notes, *untested, *(f"warning: {warning}" for warning in warnings))
-    return Job(run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes)
+    return Job(
+        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
+        federation.train.schema,
+    )  # fmt: skip
 
 
 def _built(model: Buildable, federation: Federation, seed: int) -> nn.Module:

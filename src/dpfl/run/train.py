@@ -131,7 +131,7 @@ def finish(job: Job) -> Result:
         module=model.module,
         warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
     )
-    folder.save_model(state.model, model.layout)
+    folder.save_model(state.model, model.layout, job.schema)
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
     return result

@@ -1,0 +1,80 @@
+"""Models on tables: rows of numbers and codes, made dense a batch at a time, so that wide tables stay small."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+class Described(Protocol):
+    """A description of a model."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Sequence[tuple[str, object]]: ...
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
+
+
+class Features(Protocol):
+    """How a row is laid out: so many numbers, then a code for each column that has levels."""
+
+    @property
+    def numbers(self) -> int: ...
+
+    @property
+    def levels(self) -> tuple[int, ...]: ...
+
+
+class OneHot(nn.Module):
+    """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row of 0 and a 1."""
+
+    def __init__(self, numbers: int, levels: tuple[int, ...]) -> None:
+        super().__init__()
+        self.numbers, self.levels = numbers, levels
+
+    def forward(self, x: Tensor) -> Tensor:
+        codes = x[:, self.numbers :].unbind(1)
+        hot = [
+            (code.unsqueeze(1) == torch.arange(count, device=x.device)).to(x.dtype)
+            for code, count in zip(codes, self.levels, strict=True)
+        ]
+        return torch.cat([x[:, : self.numbers], *hot], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"{self.numbers}, {self.levels}"
+
+
+@dataclass(frozen=True)
+class OnColumns:
+    """A model for rows of a table. It is given dense rows, unless its module says `takes_codes` and embeds them itself."""
+
+    model: Described
+    numbers: int
+    levels: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def options(self) -> Sequence[tuple[str, object]]:
+        return self.model.options
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
+        if getattr(module, "takes_codes", False):
+            return module
+        return nn.Sequential(OrderedDict(columns=OneHot(self.numbers, self.levels), model=module))
+
+
+def on_columns(model: Described, features: Features | None) -> Described:
+    """The model as it is for samples of another kind than rows of a table."""
+    return model if features is None else OnColumns(model, features.numbers, features.levels)

@@ -1,0 +1,121 @@
+"""A run on a table, from its file to a model that predicts from raw rows."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.experiment import parse
+from dpfl.run.folder import RunFolder
+from dpfl.run.train import Result
+
+
+def write(path: Path, rows: int = 300) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["age,sex,hospital,patient,died"]
+    for number in range(rows):
+        age, sex = int(rng.integers(20, 118)), "fmx"[rng.integers(3)]
+        lines.append(f"{age},{sex},{'ab'[number % 2]},p{number // 3},{int(rng.random() < age / 118)}")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def content(path: Path, **data: Any) -> dict[str, Any]:
+    said = {
+        "name": str(path), "label": "died", "task": "binary", "site": "hospital", "sites": ["a", "b"], "person": "patient",
+        "test": {"share": 0.2}, "columns": {"age": {"low": 0, "high": 100}, "sex": {"levels": ["f", "m"], "other": True}},
+    }  # fmt: skip
+    return {
+        "data": {word: value for word, value in (said | data).items() if value is not None},
+        "model": {"name": "linear"},
+        "algorithm": {"name": "fedavg-dp", "tau": 1, "noise_multiplier": 1.0},
+        "budget": {"rounds": 3},
+    }
+
+
+def run(tmp_path: Path, **data: Any) -> Result:
+    return parse(content(write(tmp_path / "stays.csv"), **data)).run(out=tmp_path / "run", workers=1)
+
+
+def test_the_model_file_holds_all_that_a_raw_row_needs(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    with safe_open(result.folder / "model.safetensors", "pt") as file:
+        said = json.loads(file.metadata()["schema"])
+        weight, bias = file.get_tensor("model.1.weight"), file.get_tensor("model.1.bias")
+    federation = parse(content(tmp_path / "stays.csv", test=None)).federation()
+    rows = list(csv.DictReader((tmp_path / "stays.csv").open()))[:20]
+    scores = [weight @ torch.tensor(raw_features(row, said)) + bias for row in rows]
+    with torch.no_grad():
+        assert torch.allclose(result.module(federation.train.x[:20]), torch.stack(scores), atol=1e-5)
+
+
+def raw_features(row: dict[str, str], said: dict[str, Any]) -> list[float]:
+    (age,), (sex,) = said["numeric"], said["categorical"]
+    value = min(max(float(row["age"]), age["low"]), age["high"])
+    level = row["sex"] if row["sex"] in sex["levels"] else "other"
+    return [(value - age["mean"]) / age["scale"], *(float(level == one) for one in sex["levels"])]
+
+
+def test_what_was_clamped_is_in_no_file_of_the_run(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    (told,) = parse(content(tmp_path / "stays.csv")).federation().private
+    assert told.endswith("cells of 'age' beyond the declared bounds: clamped")
+    assert not any("clamped" in note for note in result.notes)
+    for file in result.folder.rglob("*"):
+        assert not file.is_file() or b"beyond the declared" not in file.read_bytes()
+
+
+def test_the_recorded_experiment_finds_the_same_federation(tmp_path: Path) -> None:
+    folder = RunFolder.open(run(tmp_path).folder)
+    recorded = parse(folder.experiment()["experiment"])
+    assert recorded.federation().sha256 == parse(content(tmp_path / "stays.csv")).federation().sha256
+    assert recorded.clients() == 2
+    assert recorded.data.partition == "site"
+
+
+def federation(tmp_path: Path, **data: Any) -> Federation:
+    return parse(content(write(tmp_path / "stays.csv"), **data)).federation()
+
+
+def test_a_table_may_be_dealt_anew(tmp_path: Path) -> None:
+    assert federation(tmp_path, partition="iid", clients=3, test=None).sizes == (100, 100, 100)
+    assert len(federation(tmp_path, site=None, sites=None).sizes) == 10
+    skewed = federation(tmp_path, partition="dirichlet", beta=5.0, clients=3, test=None)
+    assert skewed.how == "dirichlet(beta=5.0, minimum=20)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"clients": 3}, r"leave data\.clients and data\.public_clients out"),
+        ({"labels": "x"}, "'labels': correct it"),
+        ({"partition": "iid", "colums": {}}, "The partition 'iid' has no option 'colums'"),
+        ({"test_share": 0.2}, "has no option 'test_share': did you mean 'test'"),
+        ({"sites": None}, r"list data\.sites"),
+        ({"columns": {"sex": {"levels": ["f", "m"]}}}, r"stays\.csv, line \d+, column 'sex': a level that is not declared"),
+        ({"label": "sex"}, "'sex' is the label and also"),
+        ({"sites": ["a", "b", "c"]}, "no rows of the site 'c'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_before_anything_is_made(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DpflError, match=message):
+        run(tmp_path, **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_client_may_lack_a_category_and_positives(tmp_path: Path) -> None:
+    path = tmp_path / "stays.csv"
+    rows = [
+        f"{number},{'f' if number % 2 else 'fm'[number % 3 == 0]},{'ab'[number % 2]},p{number},{number % 4 == 0:d}"
+        for number in range(80)
+    ]
+    path.write_text("\n".join(["age,sex,hospital,patient,died", *rows]))
+    result = parse(content(path, test=None)).run(out=tmp_path / "run", workers=1)
+    assert result.rounds == 3
