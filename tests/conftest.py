@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -67,6 +69,18 @@ def train(tmp_path: Path) -> Callable[..., dpfl.Result]:
         return dpfl.train(model, federation, algorithm, dpfl.Budget(**named), out=tmp_path / out, **options)
 
     return run
+
+
+@cache
+def example(name: str) -> ModuleType:
+    """A file of examples/, imported."""
+    file = Path(__file__).parents[1] / "examples" / f"{name}.py"
+    found = importlib.util.spec_from_file_location(name, file)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 class StopsAfter(Silent):

@@ -17,6 +17,7 @@ from dpfl.data.schema import Schema
 from dpfl.data.table_files import Text
 from dpfl.data.tables import Table, read_table
 from dpfl.errors import DpflError
+from tests.conftest import example
 
 COLUMNS: dict[str, Any] = {
     "age": {"low": 0, "high": 100, "missing": "indicate"},
@@ -258,25 +259,6 @@ def test_an_identifier_that_repeats_brings_a_warning(tmp_path: Path) -> None:
     assert read_table(write(tmp_path, header=HEADER.replace("who", "width")), schema(person=None)).warnings == ()
 
 
-def features_of(row: dict[str, str], said: dict[str, Any]) -> list[float]:
-    """What docs promise: a raw row and the exported schema are enough, without dpfl."""
-    x = []
-    for column in said["numeric"]:
-        cell = row[column["name"]].strip()
-        missing = cell in said["absent"]
-        value = column["fill"] if missing else float(cell)
-        value = min(max(value, column["low"]), column["high"])
-        value = math.log1p(value - column["low"]) if column["log"] else value
-        x += [(value - column["mean"]) / column["scale"], *([float(missing)] if column["missing"] == "indicate" else [])]
-    for column in said["categorical"]:
-        cell, numbers = row[column["name"]].strip(), not isinstance(column["levels"][0], str)
-        missing = cell in said["absent"] and cell not in column["levels"]
-        level = column["missing"] if missing else float(cell) if numbers else cell
-        level = level if level in column["levels"] else "other"
-        x += [float(level == one) for one in column["levels"]]
-    return x
-
-
 cells = st.fixed_dictionaries(
     {
         "sex": st.sampled_from(["f", "m", " m", "", "NA", "other", "x"]),
@@ -295,8 +277,8 @@ def test_the_exported_schema_is_all_that_a_raw_row_needs(tmp_path_factory: pytes
     path.write_text("\n".join([",".join((*COLUMNS, "died")), *lines]))
     declared = schema(site=None, person=None, time=None)
     table = read_table(path, declared)
-    said = json.loads(declared.to_json())
+    said, plain = json.loads(declared.to_json()), example("predict_without_dpfl")
     numbers, levels = declared.features.numbers, declared.features.levels
     codes = table.rows.x[:, numbers:].astype(int)
     dense = [table.rows.x[:, :numbers], *(np.eye(count)[column] for count, column in zip(levels, codes.T, strict=True))]
-    np.testing.assert_allclose(np.concatenate(dense, axis=1), [features_of(row, said) for row in rows], atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(dense, axis=1), [plain.features(row, said) for row in rows], atol=1e-6)

@@ -1,15 +1,15 @@
 """A run on a table, from its file to a model that predicts from raw rows."""
 
-import csv
-import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 
+import dpfl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
@@ -44,23 +44,19 @@ def run(tmp_path: Path, **data: Any) -> Result:
     return parse(content(write(tmp_path / "stays.csv"), **data)).run(out=tmp_path / "run", workers=1)
 
 
-def test_the_model_file_holds_all_that_a_raw_row_needs(tmp_path: Path) -> None:
+def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(tmp_path: Path) -> None:
     result = run(tmp_path)
-    with safe_open(result.folder / "model.safetensors", "pt") as file:
-        said = json.loads(file.metadata()["schema"])
-        weight, bias = file.get_tensor("model.1.weight"), file.get_tensor("model.1.bias")
-    federation = parse(content(tmp_path / "stays.csv", test=None)).federation()
-    rows = list(csv.DictReader((tmp_path / "stays.csv").open()))[:20]
-    scores = [weight @ torch.tensor(raw_features(row, said)) + bias for row in rows]
+    file, table = Path(__file__).parents[2] / "examples" / "predict_without_dpfl.py", tmp_path / "stays.csv"
+    assert "import dpfl" not in file.read_text()
+    command = [sys.executable, "-I", str(file), str(result.folder / "model.safetensors"), str(table)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    theirs = [[float(chance) for chance in line.split()] for line in done.stdout.splitlines()]
+    ours = dpfl.data.table(
+        table, **{word: value for word, value in content(table)["data"].items() if word not in ("name", "test")}
+    )
     with torch.no_grad():
-        assert torch.allclose(result.module(federation.train.x[:20]), torch.stack(scores), atol=1e-5)
-
-
-def raw_features(row: dict[str, str], said: dict[str, Any]) -> list[float]:
-    (age,), (sex,) = said["numeric"], said["categorical"]
-    value = min(max(float(row["age"]), age["low"]), age["high"])
-    level = row["sex"] if row["sex"] in sex["levels"] else "other"
-    return [(value - age["mean"]) / age["scale"], *(float(level == one) for one in sex["levels"])]
+        np.testing.assert_allclose(theirs, result.module(ours.train.x).softmax(1), atol=1e-4)
 
 
 def test_what_was_clamped_is_in_no_file_of_the_run(tmp_path: Path) -> None:

@@ -141,9 +141,7 @@ def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
     """A run stops where another round as long as its longest would pass the clock; how long the first takes nobody knows."""
     if allowed is None or seconds <= allowed:
         return ()
-    return (
-        f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was longer than those before.",
-    )
+    return (f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was longer than those before.",)
 
 
 def diverging(history: Sequence[Row], classes: int) -> tuple[str, ...]:

@@ -1,0 +1,48 @@
+"""Predict from raw rows of a table with a model that dpfl trained, without dpfl: PyTorch, safetensors and the file are enough.
+
+python examples/predict_without_dpfl.py runs/NAME/model.safetensors table.csv
+"""
+
+import csv
+import json
+import math
+import sys
+
+import torch
+from safetensors import safe_open
+
+
+def features(row: dict[str, str], schema: dict) -> list[float]:
+    """What a row is to the model, by the schema that lies in the model's file: numbers, then each category one-hot."""
+    x = []
+    for column in schema["numeric"]:
+        cell = row[column["name"]].strip()
+        missing = cell in schema["absent"]
+        value = column["fill"] if missing else float(cell)
+        value = min(max(value, column["low"]), column["high"])
+        value = math.log1p(value - column["low"]) if column["log"] else value
+        x += [(value - column["mean"]) / column["scale"], *([float(missing)] if column["missing"] == "indicate" else [])]
+    for column in schema["categorical"]:
+        cell, numbers = row[column["name"]].strip(), not isinstance(column["levels"][0], str)
+        missing = cell in schema["absent"] and cell not in column["levels"]
+        level = column["missing"] if missing else float(cell) if numbers else cell
+        level = level if level in column["levels"] else "other"
+        x += [float(level == one) for one in column["levels"]]
+    return x
+
+
+def main(model: str, table: str) -> None:
+    with safe_open(model, "pt") as file:
+        schema = json.loads(file.metadata()["schema"])
+        weights = {name.removeprefix("model."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    linear = torch.nn.Linear(*reversed(weights["1.weight"].shape))
+    linear.load_state_dict({"weight": weights["1.weight"], "bias": weights["1.bias"]})
+    with open(table, newline="", encoding="utf-8-sig") as file, torch.no_grad():
+        for row in csv.DictReader(file):
+            scores = linear(torch.tensor(features(row, schema)))
+            chances = scores.sigmoid() if len(scores) == 1 else scores.softmax(0)
+            print(" ".join(f"{chance:.4f}" for chance in chances))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
