@@ -104,6 +104,13 @@ def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
         certify(folder, key)
 
 
+def test_a_run_of_an_older_version_is_one_sentence(run_of, key):
+    path = run_of("keyed") / "experiment.toml"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not line.startswith("nonce")))
+    with pytest.raises(DpflError, match="is of an older version"):
+        certify(path.parent, key)
+
+
 def test_rounds_are_those_of_the_checkpoint_and_debits_have_to_bear_them_out(run_of, key):
     folder = run_of("keyed")
     path = folder / "checkpoint.safetensors"
@@ -114,6 +121,9 @@ def test_rounds_are_those_of_the_checkpoint_and_debits_have_to_bear_them_out(run
     numbers |= {"round": 200, "iterations": 200, "paid": [200] * 4}
     save_file(tensors, path, metadata | {"state": json.dumps(numbers)})
     with pytest.raises(DpflError, match="lost debits of this run"):
+        certify(folder, key)
+    save_file(tensors, path, metadata | {"state": json.dumps(numbers | {"paid": [2]})})
+    with pytest.raises(DpflError, match="do not fit together"):
         certify(folder, key)
 
 

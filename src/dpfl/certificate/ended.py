@@ -41,6 +41,13 @@ class Ended:
 
 def ended(folder: RunFolder) -> Ended:
     """Refused where anything does not fit together, with a sentence that names it."""
+    try:
+        return _ended(folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DpflError(f"The files of the run in {folder.path} do not fit together ({error}); restore them.") from error
+
+
+def _ended(folder: RunFolder) -> Ended:
     told, result = read(folder, "statement.json"), read(folder, "result.json")
     record, numbers = folder.record(), folder.came_to()
     accounts = accounts_of(folder, record)

@@ -104,6 +104,10 @@ class RunFolder:
     def record(self) -> dict[str, Any]:
         """The experiment as run, if it is still the one that the run's debits were made under."""
         found = self.experiment()
+        if "nonce" not in found.get("run", {}):
+            raise DpflError(
+                f"The run in {self.path} is of an older version, whose record is not sealed: it cannot be certified."
+            )
         if record_id(found) != found.get("run", {}).get("id"):
             raise DpflError(
                 f"{self.file('experiment.toml')} is not as its run wrote it: the run's debits are under another record; "
