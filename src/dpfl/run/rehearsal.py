@@ -1,4 +1,4 @@
-"""One client's round on samples of zeros, before ledgers are made: what can fail without private data fails here, and is free."""
+"""One client's round on samples of zeros, before ledgers are made: what can fail without private data fails here, for free."""
 
 from __future__ import annotations
 
