@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 from pathlib import Path
 
 import dp_accounting as dp
@@ -17,14 +16,15 @@ from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
 from dpfl.models.architectures import Centre, build_centred_linear
-from dpfl.node.node import Node, ledger_path
+from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.events import ADD_REMOVE, gaussian
 from dpfl.privacy.mean import MeanSurvey, scaled_down
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
+from tests.privacy.forging import forge
 
 FEATURED = scattering_linear()
 
@@ -196,9 +196,9 @@ def test_under_system_entropy_what_is_shown_counts_a_mean_and_steps_that_were_ma
 
 def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train, tiny, tmp_path):
     """The mean alone costs epsilon 4.4, with one step it costs 10."""
-    Ledger.open(ledger_path(tmp_path, 1), "client 1", "sample", Limit(6.0, 1e-5)).close()
+    Ledger.open(tmp_path / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE, Limit(6.0, 1e-5)).close()
     result = train(tiny, OWN, model=centred(), ledger=tmp_path, epsilon=20.0, rounds=3)
-    assert result.privacy.per_client["1"] == 0.0
+    assert result.privacy.per_client["client-00001"] == 0.0
     assert spent(tmp_path) == [[1, 3], [], [1, 3]]
 
 
@@ -229,11 +229,7 @@ def test_fault_the_debit_of_the_mean_stands_for_one_that_was_lost(train, tiny, t
     options = {"epsilon": 20.0, "rounds": 4}
     with pytest.raises(KeyboardInterrupt):
         train(tiny, OWN, model=centred(), progress=StopsAfter(2), **options)
-    connection = sqlite3.connect(tmp_path / "run" / "ledger" / "client-00001.sqlite")
-    connection.execute("DROP TRIGGER debits_delete")
-    connection.execute("DELETE FROM debits WHERE id = (SELECT MAX(id) FROM debits)")
-    connection.commit()
-    connection.close()
+    forge(tmp_path / "run" / "ledger" / "client-00001.sqlite", "DELETE FROM debits WHERE id = (SELECT MAX(id) FROM debits)")
     with pytest.raises(DpflError, match=r"client-00001\.sqlite has lost debits"):
         train(tiny, OWN, model=centred(), resume=True, **options)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 
 import pytest
 
@@ -13,6 +12,7 @@ from dpfl.certificate.contents import shown
 from dpfl.certificate.keys import load_public, public_file
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson, accountant
+from tests.privacy.forging import forge
 
 
 def made(folder, key):
@@ -77,11 +77,7 @@ def test_an_unfinished_run_is_refused(run_of, key):
 
 def test_a_ledger_that_lost_debits_is_not_certified(run_of, key):
     folder = run_of("samples")
-    connection = sqlite3.connect(folder / "ledger" / "client-00001.sqlite")
-    connection.execute("DROP TRIGGER debits_delete")
-    connection.execute("DELETE FROM debits WHERE id = 2")
-    connection.commit()
-    connection.close()
+    forge(folder / "ledger" / "client-00001.sqlite", "DELETE FROM debits WHERE id = 2")
     with pytest.raises(DpflError, match=r"client-00001\.sqlite .* lost debits"):
         certify(folder, key)
 

@@ -87,7 +87,7 @@ def test_a_record_with_a_name_to_match_has_no_debits(run_of, key):
 
 def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
     folder = run_of("keyed")
-    ledger = Ledger.read(folder / "ledger" / "client-00002.sqlite")
+    ledger = Ledger.existing(folder / "ledger" / "client-00002.sqlite")
     ledger.debit("another run", "all", gaussian(0.2), 1)
     ledger.close()
     left_out = json.loads((folder / "statement.json").read_text())

@@ -16,6 +16,7 @@ import pytest
 from dpfl.certificate import certify, new_key, verify
 from dpfl.certificate.keys import load_private, public_file, sign
 from dpfl.errors import DpflError
+from tests.privacy.forging import forge
 
 
 @pytest.fixture
@@ -43,13 +44,7 @@ def alter(file: Path, change: Callable[[dict[str, Any]], None], key: Path | None
 
 
 def tamper(folder: Path, ledger: str, statement: str) -> None:
-    connection = sqlite3.connect(folder / "ledger" / f"{ledger}.sqlite")
-    triggers = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
-    for name in triggers:
-        connection.execute(f"DROP TRIGGER {name}")
-    assert connection.execute(statement).rowcount > 0
-    connection.commit()
-    connection.close()
+    forge(folder / "ledger" / f"{ledger}.sqlite", statement)
 
 
 @pytest.mark.parametrize("name", ["samples", "keyed", "clients", "published"])
@@ -165,7 +160,7 @@ def test_an_altered_model_file_is_named(certified):
     [
         ("UPDATE debits SET count = 50 WHERE id = 1", "51 x Gaussian noise, multiplier 1, Poisson sampling at rate 0.05 there"),
         ("DELETE FROM debits WHERE id = 2", "it holds 1 debits, the certificate 2"),
-        ("INSERT INTO debits (run, release, event, count, at) SELECT run, 'more', event, 1, at FROM debits WHERE id = 1",
+        ("INSERT INTO debits SELECT 3, run, 'more', event, 1, at, link, seal FROM debits WHERE id = 1",
          "it holds 3 debits, the certificate 2"),
         ("UPDATE debits SET release = 'another' WHERE id = 1", "under another run, name or time"),
         ("UPDATE debits SET at = at + 1 WHERE id = 1", "under another run, name or time"),

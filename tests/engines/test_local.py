@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpfl.data.federation import client_names
 from dpfl.engines.local import InProcess, Workers, local_engine
 from dpfl.engines.shared import SharedFolder
 from dpfl.errors import DpflError
@@ -20,6 +21,8 @@ from dpfl.node.node import Site
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Order, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
+from dpfl.privacy.events import ADD_REMOVE
+from dpfl.privacy.ledgers import Ledgers
 
 FEATURES, CLASSES = 6, 3
 SIZES = (30, 10, 40, 20)
@@ -49,8 +52,8 @@ def site(folder: Path) -> Site:
     x[100], x[105] = 666.0, 667.0
     ends = (0, 30, 40, 80, 100, 105, 110)
     clients = tuple(torch.arange(a, b) for a, b in pairwise(ends))
-    limit = Limit(50.0, 1e-5, "rdp")
-    return Site("run", from_module(Mortal()), CLASSES, x, y, clients, (*SIZES, 5, 5), Keyed(0), folder, limit)
+    ledgers = Ledgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
+    return Site("run", from_module(Mortal()), CLASSES, x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
 
 
 def order(*clients: int, round: int = 0, steps: int = 2) -> Order:

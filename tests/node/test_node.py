@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpfl.data.federation import client_names
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Node, Site, ledger_path
+from dpfl.node.node import Node, Site
 from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Reply, Task
@@ -32,6 +33,8 @@ from dpfl.privacy import (
     accountant,
 )
 from dpfl.privacy.clip import Model
+from dpfl.privacy.events import ADD_REMOVE
+from dpfl.privacy.ledgers import Ledgers, ledger_path
 from dpfl.privacy.release import Upload
 
 FEATURES, CLASSES, IMAGES = 12, 4, 60
@@ -46,13 +49,14 @@ def network(width: int = 8) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, width), nn.Tanh(), nn.Linear(width, CLASSES))
 
 
-def site(folder: Path, module: nn.Module | None = None, run: str = "first", **options: Any) -> Site:
+def site(folder: Path, module: nn.Module | None = None, run: str = "first", limit: Limit | None = None, **options: Any) -> Site:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(IMAGES, FEATURES, generator=generator)
     y = torch.randint(CLASSES, (IMAGES,), generator=generator)
     clients = (torch.arange(30), torch.arange(30, 60))
     described = from_module(module or network())
-    plain = Site(run, described, CLASSES, x, y, clients, (30, 30), Keyed(0), folder)
+    ledgers = Ledgers(folder, client_names(2), "sample", ADD_REMOVE, limit)
+    plain = Site(run, described, CLASSES, x, y, clients, (30, 30), Keyed(0), ledgers)
     return replace(plain, **options)
 
 
@@ -69,7 +73,7 @@ def work(where: Site, task: Task = PRIVATE, vector: Tensor | None = None, digest
 
 
 def spent(folder: Path, client: int = 1) -> dict[Any, int]:
-    ledger = Ledger.read(ledger_path(folder, client))
+    ledger = Ledger.read(ledger_path(folder, client_names(2)[client]))
     try:
         return ledger.spent()
     finally:
@@ -157,7 +161,7 @@ def test_a_crash_in_training_leaves_the_debit_in_the_ledger_and_no_update(tmp_pa
 def test_only_the_client_that_works_is_debited(tmp_path: Path) -> None:
     work(site(tmp_path))
     assert spent(tmp_path, 1) == {EVENT: 2}
-    assert not ledger_path(tmp_path, 0).exists()
+    assert not ledger_path(tmp_path, "client-00000").exists()
 
 
 def affordable(limit: Limit) -> int:
@@ -182,7 +186,7 @@ def test_a_client_over_budget_refuses_says_so_and_releases_nothing(tmp_path: Pat
 
 def test_the_owner_s_own_limit_holds_whatever_the_run_says(tmp_path: Path) -> None:
     """Fault: the budget enforced by the server instead of at the node that owns the data."""
-    Ledger.open(ledger_path(tmp_path, 1), "client 1", "sample", Limit(0.01, 1e-5, "rdp")).close()
+    Ledger.open(ledger_path(tmp_path, "client-00001"), "client-00001", "sample", ADD_REMOVE, Limit(0.01, 1e-5, "rdp")).close()
     reply = work(site(tmp_path, limit=Limit(100.0, 1e-5, "rdp")))
     assert reply.refused
     assert reply.update is None

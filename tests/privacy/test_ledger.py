@@ -5,6 +5,7 @@ import random
 import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import dp_accounting as dp
 import numpy as np
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import add
+from dpfl.privacy.events import ADD_REMOVE, add
+from dpfl.privacy.ledger import Account
+from dpfl.privacy.ledger_chain import append, check
 from dpfl.privacy.ledger_file import UNIQUE
 from tests.privacy.exact import poisson
-from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full
+from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full, open_ledger
 
 DELTA = 1e-5
 OTHER = poisson(0.1, 3.0)
@@ -32,7 +35,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    opened = Ledger.open(path, limit=LIMIT)
+    opened = open_ledger(path, limit=LIMIT)
     yield opened
     opened.close()
 
@@ -47,7 +50,7 @@ def rows(path, table="debits"):
 
 def fill(path, debits=400):
     """A ledger of many pages, closed, so that everything lies in the one file."""
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     for number in range(debits):
         ledger.debit("run", f"a rather long name of a release, number {number}", EVENT, 1)
     ledger.close()
@@ -57,12 +60,13 @@ def fill(path, debits=400):
 
 
 def test_a_new_ledger_has_spent_nothing_and_keeps_its_unit_and_limit(path):
-    ledger = Ledger.open(path, owner="hospital", unit="client", limit=LIMIT)
+    ledger = open_ledger(path, owner="hospital", unit="client", limit=LIMIT)
     assert ledger.spent() == {}
     assert ledger.epsilon(DELTA) == 0
     assert ledger.unit == "client"
     assert ledger.limit == LIMIT
-    assert rows(path, "account") == [("hospital", "client")]
+    assert ledger.account == Account("hospital", "client", ADD_REMOVE)
+    assert ledger.plans() == {}
 
 
 def test_a_debit_is_counted_and_still_there_when_the_ledger_is_opened_again(path, ledger):
@@ -85,7 +89,7 @@ def test_a_debit_is_seen_by_another_connection_as_soon_as_it_returns(path, ledge
 
 
 def test_a_thousand_releases_are_one_row(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("run", "a", EVENT, 1000)
     assert [row[4] for row in rows(path)] == [1000]
     assert ledger.spent() == {EVENT: 1000}
@@ -111,7 +115,7 @@ def test_a_ledger_that_is_not_there_cannot_be_read(path):
 @settings(max_examples=12, deadline=None)
 def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted(tmp_path_factory, requests):
     path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
-    ledger, granted = Ledger.open(path, limit=LIMIT), {}
+    ledger, granted = open_ledger(path, limit=LIMIT), {}
     for number, (event, count) in enumerate(requests):
         fits = accountant("rdp").epsilon(add(granted, event, count), LIMIT.delta) <= LIMIT.epsilon
         try:
@@ -137,7 +141,7 @@ def test_a_debit_is_not_there_before_its_flush_and_there_after_it_in_any_thread(
 def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path, ledger):
     """Fault: what was spent remembered from before, while another program spends the rest."""
     ledger.debit("run", "a", EVENT, ROOM - 5)
-    other = Ledger.read(path)
+    other = Ledger.existing(path)
     other.debit("another run", "b", EVENT, 3)
     with pytest.raises(Refused):
         ledger.debit("run", "c", EVENT, 3)
@@ -148,20 +152,21 @@ def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path,
     assert ledger.spent() == other.spent() == {EVENT: ROOM}
 
 
-def test_debits_that_another_program_slips_in_under_an_old_number_count_at_the_next_debit(path, ledger):
+def test_debits_that_another_program_slips_in_under_an_old_number_are_seen_at_the_next_debit(path, ledger):
     ledger.debit("run", "a", EVENT, 1)
     connection = sqlite3.connect(path)
-    connection.execute("INSERT INTO debits (id, run, release, event, count, at) VALUES (-7, 'run', 'b', 1, ?, 0)", (ROOM - 1,))
+    columns = "id, run, release, event, count, at, link, seal"
+    connection.execute(f"INSERT INTO debits ({columns}) VALUES (-7, 'run', 'b', 1, ?, 0, 1, '')", (ROOM - 1,))
     connection.commit()
     connection.close()
-    with pytest.raises(Refused):
+    with pytest.raises(DpflError, match="of debits is missing, or was added"):
         ledger.debit("run", "c", EVENT, 1)
 
 
 def test_a_limit_that_the_owner_sets_in_between_holds_at_the_next_debit(path, ledger):
     ledger.debit("run", "a", EVENT, 1)
     least = LIMIT.remaining({}, EVENT) // 2
-    other = Ledger.read(path)
+    other = Ledger.existing(path)
     other.set_limit(Limit(accountant("rdp").epsilon({EVENT: least}, LIMIT.delta), LIMIT.delta, "rdp"))
     with pytest.raises(Refused):
         ledger.debit("run", "b", EVENT, least)
@@ -199,7 +204,11 @@ class Broken:
 @pytest.mark.parametrize("table", UNIQUE)
 @pytest.mark.parametrize("change", ["UPDATE {} SET rowid = rowid + 1", "DELETE FROM {}"])
 def test_nothing_in_a_ledger_can_be_changed_or_deleted(path, ledger, table, change):
+    ledger.plan("run", EVENT, 10)
     ledger.debit("run", "a", EVENT, 10)
+    ledger.close()
+    with closing(Ledger.open(path, "owner", "sample", ADD_REMOVE, data="of the owner")) as bound:
+        bound.debit("run", "b", EVENT, 10)
     before = rows(path, table)
     assert before
     connection = sqlite3.connect(path)
@@ -216,7 +225,7 @@ def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute(change)
     with pytest.raises(sqlite3.IntegrityError):
-        connection.execute("INSERT INTO debits (run, release, event, count, at) VALUES ('run', 'b', 1, -10, 0)")
+        connection.execute("INSERT INTO debits VALUES (NULL, 'run', 'b', 1, -10, 0, 9, '')")
     connection.close()
     assert ledger.spent() == {EVENT: 10}
 
@@ -248,7 +257,7 @@ def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
 
 def test_the_tight_accountant_stops_at_716_releases_for_epsilon_2(path):
     event = poisson(0.015, 1.1)
-    ledger = Ledger.open(path, limit=Limit(2.0, DELTA))
+    ledger = open_ledger(path, limit=Limit(2.0, DELTA))
     with pytest.raises(Refused):
         ledger.debit("run", "all", event, 717)
     ledger.debit("run", "a", event, 700, horizon=2000)
@@ -264,7 +273,7 @@ def test_the_tight_accountant_stops_at_716_releases_for_epsilon_2(path):
 def test_a_release_where_renyi_says_no_and_the_tight_accountant_yes_is_granted(path):
     spent = {poisson(0.015, 1.1): 600, OTHER: 1}
     assert accountant("rdp").epsilon(spent, DELTA) > 2.0 >= accountant("pld").epsilon(spent, DELTA)
-    ledger = Ledger.open(path, limit=Limit(2.0, DELTA))
+    ledger = open_ledger(path, limit=Limit(2.0, DELTA))
     ledger.debit("run", "a", OTHER, 1)
     ledger.debit("run", "b", poisson(0.015, 1.1), 600)
     with pytest.raises(Refused):
@@ -274,7 +283,7 @@ def test_a_release_where_renyi_says_no_and_the_tight_accountant_yes_is_granted(p
 
 def test_a_limit_by_the_classic_accountant_is_not_stretched_by_a_better_one(path):
     event = poisson(0.015, 1.1)
-    ledger = Ledger.open(path, limit=Limit(2.0, DELTA, "rdp-classic"))
+    ledger = open_ledger(path, limit=Limit(2.0, DELTA, "rdp-classic"))
     ledger.debit("run", "other", dp.GaussianDpEvent(1000.0), 1)
     with pytest.raises(Refused):
         ledger.debit("run", "a", event, 320)
@@ -285,7 +294,7 @@ def test_a_limit_by_the_classic_accountant_is_not_stretched_by_a_better_one(path
 @pytest.mark.parametrize(("own", "run"), [(1.0, 3.0), (3.0, 1.0), (None, 1.0), (1.0, None)])
 def test_the_owners_limit_and_the_runs_limit_both_hold(path, own, run):
     least = affordable({}, EVENT, 1.0, DELTA, accountant("rdp"))
-    ledger = Ledger.open(path, limit=Limit(own, DELTA, "rdp") if own else None)
+    ledger = open_ledger(path, limit=Limit(own, DELTA, "rdp") if own else None)
     asked = Limit(run, DELTA, "rdp") if run else None
     assert ledger.remaining(EVENT, asked) == least
     with pytest.raises(Refused, match=r"epsilon 1\)"):
@@ -295,14 +304,14 @@ def test_the_owners_limit_and_the_runs_limit_both_hold(path, own, run):
 
 
 def test_a_runs_limit_counts_what_earlier_runs_spent(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("first", "a", EVENT, ROOM)
     with pytest.raises(Refused):
         ledger.debit("second", "b", EVENT, 1, LIMIT)
 
 
 def test_without_any_limit_everything_is_counted_and_nothing_refused(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     assert ledger.limit is None
     assert ledger.remaining(EVENT) >= MOST
     assert ledger.remaining(EVENT, horizon=12) == 12
@@ -332,14 +341,14 @@ def test_the_owner_can_set_another_limit_and_the_old_one_stays_on_record(path, l
     ledger.set_limit(Limit(0.5, DELTA, "rdp"))
     with pytest.raises(Refused):
         ledger.debit("run", "c", EVENT, 1)
-    assert [row[0] for row in rows(path, "limits")] == [3.0, 4.0, 0.5]
+    assert [row[1] for row in rows(path, "limits")] == [3.0, 4.0, 0.5]
     assert Ledger.read(path).limit == Limit(0.5, DELTA, "rdp")
 
 
 def test_a_run_cannot_widen_the_owners_limit_by_opening_the_ledger_with_its_own(path, ledger):
     ledger.debit("run", "a", EVENT, ROOM)
     ledger.close()
-    again = Ledger.open(path, limit=Limit(100.0, DELTA, "rdp"))
+    again = open_ledger(path, limit=Limit(100.0, DELTA, "rdp"))
     assert again.limit == LIMIT
     with pytest.raises(Refused):
         again.debit("run", "b", EVENT, 1, Limit(100.0, DELTA, "rdp"))
@@ -400,7 +409,7 @@ def test_each_run_has_an_epoch_of_its_own_that_it_keeps(path, ledger):
     assert epochs[:2] == [0, 1]
     assert sorted(set(epochs)) == epochs
     ledger.close()
-    again = Ledger.read(path)
+    again = Ledger.existing(path)
     assert [again.epoch(run) for run in runs] == epochs
     assert again.epoch("five") > max(epochs)
 
@@ -416,7 +425,7 @@ def start(context, target, *arguments):
 
 
 def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(path):
-    Ledger.open(path, limit=LIMIT).close()
+    open_ledger(path, limit=LIMIT).close()
     context = multiprocessing.get_context("spawn")
     together = context.Barrier(2)
     workers = [start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)]
@@ -444,7 +453,7 @@ def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(t
         process.kill()
         process.join(60)
         returned = sum(int(line) for line in log.read_text().split())
-        ledger = Ledger.read(path)
+        ledger = Ledger.existing(path)
         assert returned > 0
         assert returned <= sum(ledger.spent().values()) <= returned + 3
         ledger.debit("run", "after the crash", EVENT, 1)
@@ -464,7 +473,7 @@ def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
     assert len(errors) == 3
     assert all("cannot be written" in error and "nothing was released" in error for error in errors)
     assert seen == 50 + won
-    ledger = Ledger.read(path)
+    ledger = Ledger.existing(path)
     assert ledger.spent() == {EVENT: 50 + won}
     ledger.debit("run", "after the disk was mended", EVENT, 1)
     assert ledger.spent() == {EVENT: 51 + won}
@@ -474,7 +483,7 @@ def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
 def test_random_bytes_are_not_a_ledger(path, size):
     path.write_bytes(np.random.default_rng(size).bytes(size))
     with pytest.raises(DpflError, match="is damaged"):
-        Ledger.open(path)
+        open_ledger(path)
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.5, 0.9])
@@ -483,14 +492,14 @@ def test_a_ledger_cut_short_is_damaged(path, keep):
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * keep)])
     with pytest.raises(DpflError, match="Restore it from a copy"):
-        Ledger.open(path)
+        open_ledger(path)
 
 
 def test_a_ledger_of_its_first_page_only_is_damaged(path):
     fill(path)
     path.write_bytes(path.read_bytes()[:4096])
     with pytest.raises(DpflError, match="is damaged"):
-        Ledger.open(path)
+        open_ledger(path)
 
 
 def test_a_page_overwritten_anywhere_is_noticed_before_anything_is_read(path):
@@ -502,7 +511,7 @@ def test_a_page_overwritten_anywhere_is_noticed_before_anything_is_read(path):
         for content in (noise.bytes(4096), bytes(4096)):
             path.write_bytes(whole[: page * 4096] + content + whole[(page + 1) * 4096 :])
             with pytest.raises(DpflError, match="is damaged"):
-                Ledger.open(path)
+                open_ledger(path)
 
 
 def test_another_database_is_not_a_ledger(path):
@@ -511,14 +520,14 @@ def test_another_database_is_not_a_ledger(path):
     connection.commit()
     connection.close()
     with pytest.raises(DpflError, match="not a ledger"):
-        Ledger.open(path)
+        open_ledger(path)
 
 
 def test_an_event_that_cannot_be_read_is_never_left_out(path, ledger):
     ledger.debit("run", "a", EVENT, 1)
     connection = sqlite3.connect(path)
-    connection.execute('INSERT INTO events (event) VALUES (\'{"mechanism":"laplace"}\')')
-    connection.execute("INSERT INTO debits (run, release, event, count, at) VALUES ('run', 'b', 2, 1, 0)")
+    tail = append(connection, check(connection), "events", '{"mechanism":"laplace"}')
+    append(connection, tail, "debits", "run", "b", 2, 1, 0.0)
     connection.commit()
     connection.close()
     for use in (ledger.spent, lambda: ledger.epsilon(DELTA), lambda: ledger.debit("run", "c", EVENT, 1)):
@@ -530,11 +539,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     for place in (tmp_path / "file" / "client.sqlite", tmp_path):
         with pytest.raises(DpflError, match="cannot be opened"):
-            Ledger.open(place)
+            open_ledger(place)
 
 
 def test_folders_on_the_way_are_made(tmp_path):
-    Ledger.open(tmp_path / "a" / "b" / "client.sqlite").close()
+    open_ledger(tmp_path / "a" / "b" / "client.sqlite").close()
     assert (tmp_path / "a" / "b" / "client.sqlite").exists()
 
 

@@ -11,6 +11,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Refused, accountant
 from dpfl.privacy.events import decode
 from dpfl.privacy.statement import figure, rounded_up
+from tests.privacy.workers import open_ledger
 
 EVENT = Poisson(0.01).event(1.0, 1)
 
@@ -21,14 +22,14 @@ def path(tmp_path):
 
 
 def test_a_count_from_numpy_is_counted_like_any_other(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("run", "a", EVENT, np.int64(50))
     assert ledger.spent() == {EVENT: 50}
 
 
 @pytest.mark.parametrize("count", [0, -1, 0.9, 1.0, "2"])
 def test_a_count_that_is_no_positive_whole_number_is_refused(path, count):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     with pytest.raises((DpflError, TypeError)):
         ledger.debit("run", "a", EVENT, count)
     assert ledger.spent() == {}
@@ -36,11 +37,11 @@ def test_a_count_that_is_no_positive_whole_number_is_refused(path, count):
 
 @pytest.mark.parametrize("size", [0, 1, 100])
 def test_a_truncated_ledger_is_damaged_and_not_new(path, size):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("run", "a", EVENT, 5)
     ledger.close()
     path.write_bytes(path.read_bytes()[:size])
-    for way in (Ledger.open, Ledger.read):
+    for way in (open_ledger, Ledger.existing, Ledger.read):
         with pytest.raises(DpflError, match="damaged"):
             way(path)
 
@@ -48,15 +49,15 @@ def test_a_truncated_ledger_is_damaged_and_not_new(path, size):
 @pytest.mark.parametrize(
     "statement",
     [
-        "REPLACE INTO debits SELECT id, run, release, event, 1, at FROM debits",
-        "REPLACE INTO debits (run, release, event, count, at) SELECT run, release, event, 1, at FROM debits",
-        """REPLACE INTO events SELECT id, '{"mechanism":"gaussian","noise_multiplier":1000.0}' FROM events""",
-        "REPLACE INTO limits (rowid, epsilon, delta, accountant, at) SELECT rowid, 100, delta, accountant, at FROM limits",
-        "INSERT INTO debits (run, release, event, count, at) VALUES ('run', 'b', 1, x'05', 0)",
+        "REPLACE INTO debits SELECT id, run, release, event, 1, at, link, seal FROM debits",
+        "REPLACE INTO debits (run, release, event, count, at, link, seal) SELECT run, release, event, 1, at, 9, '' FROM debits",
+        """REPLACE INTO events SELECT id, '{"mechanism":"gaussian","noise_multiplier":1000.0}', link, seal FROM events""",
+        "REPLACE INTO limits SELECT id, 100, delta, accountant, at, link, seal FROM limits",
+        "INSERT INTO debits (run, release, event, count, at, link, seal) VALUES ('run', 'b', 1, x'05', 0, 9, '')",
     ],
 )
 def test_rows_cannot_be_replaced_nor_hold_something_else_than_numbers(path, statement):
-    ledger = Ledger.open(path, limit=Limit(5.0, 1e-5))
+    ledger = open_ledger(path, limit=Limit(5.0, 1e-5))
     ledger.debit("run", "a", EVENT, 50)
     ledger.close()
     with sqlite3.connect(path) as connection, pytest.raises(sqlite3.IntegrityError):
@@ -67,21 +68,21 @@ def test_rows_cannot_be_replaced_nor_hold_something_else_than_numbers(path, stat
 
 
 def test_a_release_of_another_run_is_not_free(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("one", "a", EVENT, 5)
     with pytest.raises(Refused):
         ledger.debit("two", "a", EVENT, 5)
 
 
 def test_epochs_count_the_runs_before(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     assert [ledger.epoch(run) for run in ("a", "b", "a", "c")] == [0, 1, 0, 2]
     ledger.debit("c", "x", EVENT, 1)
     assert ledger.epoch("d") == 3
 
 
 def test_what_other_runs_spent_is_told_apart(path):
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     ledger.debit("one", "a", EVENT, 5)
     ledger.debit("two", "b", EVENT, 3)
     assert ledger.spent(besides="two") == {EVENT: 5}

@@ -13,16 +13,21 @@ from pathlib import Path
 import dp_accounting as dp
 
 from dpfl.errors import DpflError
+from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledger import Ledger, Limit, Refused
 
 EVENT = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))
 LIMIT = Limit(3.0, 1e-5, "rdp")
 
 
+def open_ledger(path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None) -> Ledger:
+    return Ledger.open(path, owner, unit, ADD_REMOVE, limit)
+
+
 def debit_until_refused(path: Path, name: str, together: Barrier, answers: Connection) -> None:
     """Opens the ledger at the same moment as the others, then debits 7 at a time, then one by one."""
     together.wait(60)
-    ledger = Ledger.open(path, limit=LIMIT)
+    ledger = open_ledger(path, limit=LIMIT)
     together.wait(60)
     won, count, number = 0, 7, 0
     while count:
@@ -39,7 +44,7 @@ def debit_until_refused(path: Path, name: str, together: Barrier, answers: Conne
 
 def debit_for_ever(path: Path, log: Path) -> None:
     """Appends a line to the log after each debit has returned."""
-    ledger = Ledger.open(path, limit=Limit(1e4, 1e-5, "rdp"))
+    ledger = open_ledger(path, limit=Limit(1e4, 1e-5, "rdp"))
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     number = 0
     while True:
@@ -50,7 +55,7 @@ def debit_for_ever(path: Path, log: Path) -> None:
 
 def debit_until_the_disk_is_full(path: Path, limit: int, answers: Connection) -> None:
     """No file of this process can grow beyond `limit` bytes."""
-    ledger = Ledger.open(path)
+    ledger = open_ledger(path)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     won, errors = 0, []

@@ -10,7 +10,7 @@ from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, nba
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import add
+from dpfl.privacy.events import add, neighbours_of
 from dpfl.run.accounts import Accounts, Meter
 
 EVENT = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0).samples.event(0)
@@ -58,7 +58,8 @@ def accounts(folder: Path, algorithm: Algorithm, run: str = "run", limit: Limit 
 
 
 def debit(folder: Path, name: str, count: int, run: str = "run", event: object = EVENT) -> None:
-    ledger = Ledger.open(folder / f"{name}.sqlite")
+    unit = "client" if name == "federation" else "sample"
+    ledger = Ledger.open(folder / f"{name}.sqlite", name, unit, neighbours_of([event]))
     ledger.debit(run, f"{run} {name} {count}", event, count)
     ledger.close()
 
@@ -108,9 +109,9 @@ def test_fault_epsilon_averaged_or_summed_over_clients(tmp_path: Path) -> None:
     for name, count in (("client-00000", 5), ("client-00001", 50), ("client-00002", 20)):
         debit(tmp_path, name, count)
     statement = accounts(tmp_path, SAMPLE).statement(SystemEntropy())
-    figures = {str(n): accountant("rdp").epsilon({EVENT: count}, 1e-5) for n, count in enumerate((5, 50, 20))}
+    figures = {f"client-{n:05d}": accountant("rdp").epsilon({EVENT: count}, 1e-5) for n, count in enumerate((5, 50, 20))}
     assert dict(statement.per_client) == pytest.approx(figures)
-    assert statement.proven == pytest.approx(figures["1"])
+    assert statement.proven == pytest.approx(figures["client-00001"])
     assert statement.claimed == pytest.approx(accountant("rdp-classic").epsilon({EVENT: 50}, 1e-5))
     assert list(statement.releases.values()) == [50]
 

@@ -27,6 +27,7 @@ from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Task
 from dpfl.privacy import Ledger, Limit, accountant
+from dpfl.privacy.events import ADD_REMOVE
 from dpfl.report.progress import Live
 from dpfl.report.tables import draw_runs, runs_table, summary
 from dpfl.run.folder import Row, RunFolder
@@ -53,7 +54,7 @@ def counts(folder: Path) -> list[int]:
 
 def spend_elsewhere(path: Path, event: Any, count: int) -> None:
     """Another run's debit on a ledger in use."""
-    ledger = Ledger.read(path)
+    ledger = Ledger.existing(path)
     ledger.debit("another", "release", event, count)
     ledger.close()
 
@@ -249,12 +250,14 @@ def test_an_owner_with_a_smaller_budget_drops_out_and_the_others_go_on(
 ) -> None:
     """Fault: the budget enforced by the server instead of at the node; epsilon averaged over clients."""
     own = accountant("rdp").epsilon({EVENT: 4}, 1e-5) * (1 + 1e-9)
-    Ledger.open(tmp_path / "ledgers" / "client-00002.sqlite", "client 2", "sample", Limit(own, 1e-5, "rdp")).close()
+    Ledger.open(
+        tmp_path / "ledgers" / "client-00002.sqlite", "client-00002", "sample", ADD_REMOVE, Limit(own, 1e-5, "rdp")
+    ).close()
     result = train(federation, SOUND, rounds=4, ledger=tmp_path / "ledgers", accountant="rdp")
     assert result.rounds == 4
     assert [row.steps for row in result.history] == [3, 1, 3, 3]
     assert counts(tmp_path / "ledgers") == [10, 10, 4, 10]
-    assert result.privacy.per_client["2"] <= own < result.privacy.per_client["0"]
+    assert result.privacy.per_client["client-00002"] <= own < result.privacy.per_client["client-00000"]
     assert result.privacy.proven == max(result.privacy.per_client.values())
 
 
@@ -262,11 +265,13 @@ def test_the_epsilon_that_is_shown_is_never_below_that_of_any_client(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
     """Client 1 has spent more than the others; client 2 has the least left, having spent nothing."""
-    earlier = Ledger.open(tmp_path / "ledgers" / "client-00001.sqlite", "client 1", "sample")
+    earlier = Ledger.open(tmp_path / "ledgers" / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE)
     earlier.debit("earlier", "release", EVENT, 500)
     earlier.close()
     own = accountant("rdp").epsilon({EVENT: 9}, 1e-5) * (1 + 1e-9)
-    Ledger.open(tmp_path / "ledgers" / "client-00002.sqlite", "client 2", "sample", Limit(own, 1e-5, "rdp")).close()
+    Ledger.open(
+        tmp_path / "ledgers" / "client-00002.sqlite", "client-00002", "sample", ADD_REMOVE, Limit(own, 1e-5, "rdp")
+    ).close()
     result = train(federation, SOUND, rounds=3, ledger=tmp_path / "ledgers", accountant="rdp")
     truth = [accountant("rdp").epsilon({EVENT: 500 + row.iterations}, 1e-5) for row in result.history]
     assert result.privacy.proven == pytest.approx(truth[-1])

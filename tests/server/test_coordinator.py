@@ -17,6 +17,7 @@ from dpfl.models import FlatModel
 from dpfl.node.task import Order, Reply
 from dpfl.privacy import Keyed, Ledger, Limit, Randomness, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.noise import gaussian_vector
 from dpfl.server.coordinator import Coordinator, Federated, State, _digest
 
@@ -43,7 +44,7 @@ def coordinator(
     limit: Limit | None = None,
     **options: Any,
 ) -> Coordinator:
-    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", limit) if folder else None
+    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE, limit) if folder else None
     federated = Federated("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
     vector = torch.zeros(SIZE)
     remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
@@ -295,7 +296,7 @@ WIDE = FlatModel(nn.Linear(400, 40)).layout
 def sum_with_shares(folder: Path, replies: list[Reply]) -> Tensor:
     """What comes out of a round in which clients add their shares to nothing at all: the noise of the sum."""
     algorithm = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients")
-    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client")
+    ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE)
     federated = Federated("run", [10] * 20, WIDE, ledger=ledger)
     state = State(torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST])
     run = Coordinator(algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0)

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
+from dpfl.data.federation import client_names
 from dpfl.engines import local_engine
 from dpfl.models import FlatModel, from_module
 from dpfl.node.node import Buildable, Site
 from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Ledger, Randomness
+from dpfl.privacy.ledgers import FEDERATION, Ledgers
 from dpfl.server.coordinator import Coordinator, Federated, State
 
 LEFT = 40
@@ -39,7 +41,7 @@ class Ground:
     def flat(self) -> FlatModel:
         return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0))
 
-    def site(self, randomness: Randomness, ledgers: Path | None = None) -> Site:
+    def site(self, randomness: Randomness, ledgers: Ledgers | None = None) -> Site:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
         return Site("audit", self.model, self.classes, self.x, self.y, everyone, declared, randomness, ledgers)
@@ -70,27 +72,28 @@ def play(
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         place = ledgers or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        central = Ledger.open(place / "federation.sqlite", "federation", "client") if algorithm.scale == "round" else None
+        made = algorithm.fitted(ground.flat().layout).over(rounds, len(ground.clients))
+        central = _ledgers(made, (FEDERATION,), place).open(0) if made.scale == "round" else None
         try:
-            return _play(algorithm, ground, randomness, rounds, ledgers, central, lost)
+            return _play(made, ground, randomness, rounds, ledgers, central, lost)
         finally:
             if central:
                 central.close()
 
 
 def _play(
-    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
+    made: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
     lost: int,
 ) -> list[Round]:  # fmt: skip
     flat = ground.flat()
     clients = len(ground.clients)
-    made = algorithm.fitted(flat.layout).over(rounds, clients)
     public = range(clients, clients + len(ground.public))
     federated = Federated("audit", ground.declared, flat.layout, public, central)
     remaining = [LEFT] * (clients if made.own_accounts else 1)
     state = State(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
     kept, played = _Recording(), []
-    with closing(local_engine(ground.site(randomness, ledgers), flat.layout.size)) as engine:
+    own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.own_accounts else None
+    with closing(local_engine(ground.site(randomness, own), flat.layout.size)) as engine:
 
         def ask(order: Order) -> list[Reply]:
             replies = engine.run(order)
@@ -108,6 +111,11 @@ def _play(
             kept.orders.clear()
             kept.replies.clear()
     return played
+
+
+def _ledgers(algorithm: Algorithm, owners: Sequence[str], folder: Path) -> Ledgers:
+    assert algorithm.release is not None
+    return Ledgers(folder, owners, algorithm.unit, algorithm.release.neighbours)
 
 
 def linear(inputs: int, classes: int = 2, weight: float = 0.0) -> Buildable:

@@ -14,7 +14,7 @@ from rich.table import Table
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accountant import default_for
-from dpfl.privacy.events import describe, neighbours_of
+from dpfl.privacy.events import describe
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
@@ -57,7 +57,7 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "ledger": ledger.path.name,
         "unit": ledger.unit,
-        "neighbours": neighbours_of(spent),
+        "neighbours": ledger.account.neighbours,
         "epsilon": figure(accountant(by).epsilon(spent, at)),
         "allowed": limit.epsilon if limit else None,
         "delta": at,
@@ -77,7 +77,7 @@ def limit(
 ) -> None:
     """Set what an owner allows; earlier limits stay on record."""
     for file in _ledgers(path):
-        ledger = Ledger.read(file)
+        ledger = Ledger.existing(file)
         ledger.set_limit(Limit(epsilon, delta, accountant))
         ledger.close()
         print(f"{file.name}: epsilon {epsilon:g} at delta {delta:g} by {accountant}")

@@ -124,6 +124,11 @@ class Federation:
         return digest.hexdigest()
 
 
+def client_names(count: int) -> tuple[str, ...]:
+    """Of clients that nobody named."""
+    return tuple(f"client-{number:05d}" for number in range(count))
+
+
 def _check_part(name: str, part: torch.Tensor, total: int) -> None:
     if part.dtype != torch.int64 or part.ndim != 1:
         raise DpflError(f"The indices of {name} are {part.dtype} of {part.ndim} dimensions: give one row of int64.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +23,3 @@ class Holdings:
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         chosen = self.rows[batch]
         return self.x[chosen], self.y[chosen]
-
-
-def ledger_path(folder: Path, client: int) -> Path:
-    return folder / f"client-{client:05d}.sqlite"

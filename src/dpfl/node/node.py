@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,14 +17,15 @@ from torch import Tensor, nn
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import FlatModel
 from dpfl.node.drift import Drift
-from dpfl.node.holdings import Holdings, ledger_path
+from dpfl.node.holdings import Holdings
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.task import Reply, Task
-from dpfl.privacy import Keyed, Ledger, Limit, NoClip, Randomness, Refused, Release
+from dpfl.privacy import Keyed, Ledger, NoClip, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
+from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
 
@@ -56,8 +56,7 @@ class Site:
     clients: Sequence[Tensor]
     declared: Sequence[int]
     randomness: Randomness
-    ledgers: Path | None = None
-    limit: Limit | None = None
+    ledgers: Ledgers | None = None
     fingerprint: str = ""
 
 
@@ -231,7 +230,8 @@ class Node:
         """The owner's consent; what is returned writes it to the disk."""
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.site.run}/{name}{fresh}"
-        return self._ledger(task.client).begin(self.site.run, entry, event, count, self.site.limit, task.horizon)
+        limit = self.site.ledgers.limit if self.site.ledgers else None
+        return self._ledger(task.client).begin(self.site.run, entry, event, count, limit, task.horizon)
 
     def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
@@ -255,8 +255,8 @@ class Node:
         if client not in self._ledgers:
             if len(self._ledgers) >= OPEN_LEDGERS:
                 self._ledgers.pop(next(iter(self._ledgers))).close()
-            path = ledger_path(self.site.ledgers or Path("ledger"), client)
-            self._ledgers[client] = Ledger.open(path, f"client {client}", "sample", self.site.limit)
+            assert self.site.ledgers is not None
+            self._ledgers[client] = self.site.ledgers.open(client)
         return self._ledgers[client]
 
     def close(self) -> None:

@@ -5,19 +5,25 @@ One SQLite file (WAL, every debit flushed to disk before it counts). Epsilon is 
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import operator
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from dpfl.errors import DpflError
-from dpfl.privacy.accountant import accountant, proving
-from dpfl.privacy.calibrate import MOST, affordable, check_target
-from dpfl.privacy.events import Event, Spent, add, add_all, decode, encode
-from dpfl.privacy.ledger_file import UNIQUE, connect, create, insert_limit, insert_once
+from dpfl.privacy.accountant import accountant
+from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.events import REPLACE, Event, Spent, add, add_all, decode, encode, neighbours_of
+from dpfl.privacy.ledger_chain import Tail, Value, append, check
+from dpfl.privacy.ledger_file import check_form, connect, connect_to_read, create, unusable
+from dpfl.privacy.limit import Limit
+
+__all__ = ["Account", "Ledger", "Limit", "Refused"]
 
 
 class Refused(DpflError):
@@ -25,34 +31,12 @@ class Refused(DpflError):
 
 
 @dataclass(frozen=True)
-class Limit:
-    """What an owner allows to be spent in all."""
+class Account:
+    """Whose ledger it is, and what one of its records is: a sample or a client, added and removed or replaced."""
 
-    epsilon: float
-    delta: float
-    accountant: str = "pld"
-
-    def __post_init__(self) -> None:
-        check_target(self.epsilon, self.delta)
-        proving(self.accountant)
-
-    def covers(self, spent: Spent) -> bool:
-        by = accountant(self.accountant)
-        return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
-            by.epsilon(spent, self.delta) <= self.epsilon
-        )
-
-    def remaining(self, spent: Spent, event: Event, horizon: int = 0) -> int:
-        return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
-
-    def allows(self, spent: Spent, event: Event, count: int, horizon: int = 0) -> bool:
-        """By a bound that is found once where all events are alike; else by RDP, which is quick and never below the truth,
-        and by the stated accountant where RDP says no."""
-        if any(other != event for other in spent):
-            quick = accountant("rdp-classic" if self.accountant == "rdp-classic" else "rdp")
-            if quick.epsilon(add(spent, event, count), self.delta) <= self.epsilon:
-                return True
-        return self.remaining(spent, event, max(horizon, count)) >= count
+    owner: str
+    unit: str
+    neighbours: str
 
 
 @dataclass(frozen=True)
@@ -60,46 +44,68 @@ class _Held:
     """What a ledger holds at a version of its file, so that it is not read again for every debit."""
 
     version: int
+    tail: Tail
     spent: Spent
     limit: Limit | None
-    written: frozenset[tuple[str, str]]
+    mark: str
+    events: Mapping[Event, int]
+    runs: frozenset[str]
 
 
 class Ledger:
-    """An open account. `Ledger.open(path, ...)` creates it where it does not exist."""
+    """An open account. `open` creates it where it does not exist, `existing` and `read` do not, and `read` never writes."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, data: str = "") -> None:
         self.path = path
         self._connection = connection
         self._held: _Held | None = None
+        with self._errors():
+            try:
+                check_form(path, connection)
+                connection.execute("BEGIN")
+                self._look()
+                connection.execute("COMMIT")
+                row = connection.execute("SELECT owner, unit, neighbours, salt FROM account").fetchone()
+                self.account, self._mark = Account(*row[:3]), _mark(row[3], data)
+                self._check_data()
+            except BaseException:
+                connection.close()
+                raise
 
     @classmethod
-    def open(cls, path: Path, owner: str = "owner", unit: str = "sample", limit: Limit | None = None) -> Ledger:
-        """The account at `path`; a new one gets `limit`, an old one keeps the limit that its owner set."""
-        path = Path(path)
+    def open(
+        cls, path: Path, owner: str, unit: str, neighbours: str, limit: Limit | None = None, data: str = ""
+    ) -> Ledger:  # fmt: skip
+        """The account of `owner` at `path`, for the `data` of this digest: refused where the ledger is of something else.
+
+        A new one gets `limit`, an old one keeps the limit that its owner set.
+        """
+        path, account = Path(path), Account(owner, unit, neighbours)
         if not path.exists():
-            create(path, owner, unit, astuple(limit) if limit else ())
-        ledger = cls(path, connect(path))
-        with ledger._errors():
-            ledger._connection.execute("PRAGMA synchronous = FULL")
-            if ledger._connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                raise sqlite3.DatabaseError("its pages do not fit together")
-            tables = {name for (name,) in ledger._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not tables.issuperset(UNIQUE):
-                raise sqlite3.DatabaseError("it holds no account, so it is not a ledger")
+            create(path, astuple(account), _row(limit) if limit else ())
+        ledger = cls(path, connect(path), data)
+        ledger.refuse_other(account)
         return ledger
 
     @classmethod
+    def existing(cls, path: Path) -> Ledger:
+        """To write in, as its owner does."""
+        return cls(_there(path), connect(path))
+
+    @classmethod
     def read(cls, path: Path) -> Ledger:
-        if not Path(path).exists():
-            raise DpflError(f"There is no ledger at {path}.")
-        return cls.open(path)
+        return cls(_there(path), connect_to_read(path))
+
+    def refuse_other(self, account: Account) -> None:
+        if self.account != account:
+            self.close()
+            raise DpflError(_mismatch(self.path, self.account, account))
 
     def set_limit(self, limit: Limit) -> None:
         """The owner's word; earlier limits stay on record."""
         with self._errors(), self._transaction():
-            self._held = None
-            insert_limit(self._connection, astuple(limit))
+            self._append("limits", *_row(limit), time.time())
+            self._held = replace(self._now, limit=limit)
 
     @property
     def limit(self) -> Limit | None:
@@ -110,14 +116,32 @@ class Ledger:
 
     @property
     def unit(self) -> str:
-        with self._errors():
-            return str(self._connection.execute("SELECT unit FROM account").fetchone()[0])
+        return self.account.unit
 
     def epoch(self, run: str) -> int:
         """How many other runs came before this one; it enters the noise keys, so that no two runs share noise."""
         with self._errors(), self._transaction() as connection:
-            insert_once(connection, "runs", run)
-            return int(connection.execute("SELECT epoch FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
+            self._know(run)
+            return int(connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
+
+    def plan(self, run: str, event: Event, most: int) -> None:
+        """Write down, before the first of them, how many releases of `event` a run can make at most; said once."""
+        most = operator.index(most)
+        with self._errors(), self._transaction():
+            known = self.plans().get(run, {}).get(event)
+            if known is not None and known != most:
+                raise Refused(f"The ledger {self.path.name} holds another plan of this run: {known} releases, not {most}.")
+            if known is None:
+                self._append("plans", run, self._know(run, event), most, time.time())
+
+    def plans(self) -> dict[str, dict[Event, int]]:
+        """By run: the most releases of each event that it said it would make."""
+        found: dict[str, dict[Event, int]] = {}
+        with self._errors():
+            query = "SELECT p.run, e.event, p.most FROM plans p JOIN events e ON e.id = p.event ORDER BY p.id"
+            for run, line, most in self._connection.execute(query):
+                found.setdefault(run, {})[decode(line)] = int(most)
+        return found
 
     def spent(self, besides: str = "") -> dict[Event, int]:
         """Every event that was debited, with its count; those of the run `besides` left out."""
@@ -173,26 +197,64 @@ class Ledger:
 
     def _enter(self, run: str, release: str, event: Event, count: int, limit: Limit | None, horizon: int) -> None:
         """Inside a transaction, which nobody else can write beside."""
-        held = self._current()
+        held = self._now
+        if neighbours_of([event]) == REPLACE != self.account.neighbours:
+            raise Refused(
+                f"The ledger {self.path.name} is for neighbours that {self.account.neighbours}; fixed-size draws are proven "
+                "for different neighbours, so they need a ledger of their own."
+            )
         for bound in dict.fromkeys((held.limit, limit)):
             if bound and not bound.allows(held.spent, event, count, horizon):
                 raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
-        for table, value in (("events", encode(event)), ("runs", run)):
-            if (table, value) not in held.written:
-                insert_once(self._connection, table, value)
-        self._connection.execute(
-            "INSERT INTO debits (run, release, event, count, at) SELECT ?, ?, id, ?, ? FROM events WHERE event = ?",
-            (run, release, count, time.time(), encode(event)),
-        )
-        written = held.written | {("events", encode(event)), ("runs", run)}
-        self._held = _Held(held.version, add(held.spent, event, count), held.limit, written)
+        self._bind()
+        number, held = self._know(run, event), self._now
+        tail = append(self._connection, held.tail, "debits", run, release, number, count, time.time())
+        self._held = replace(held, tail=tail, spent=add(held.spent, event, count))
 
-    def _current(self) -> _Held:
-        """What the ledger holds, read anew where another connection wrote since; call it inside a transaction."""
+    def _bind(self) -> None:
+        """The first debit says whose data the ledger counts, and every other is for the same."""
+        self._check_data(needed=True)
+        if self._mark and not self._now.mark:
+            self._append("holdings", self._mark, time.time())
+            self._held = replace(self._now, mark=self._mark)
+
+    def _check_data(self, needed: bool = False) -> None:
+        mark = self._held.mark if self._held else ""
+        if mark and self._mark != mark and (self._mark or needed):
+            raise DpflError(
+                f"The ledger {self.path} counts other data than this run's, whose samples are others or were dealt otherwise; "
+                "bring the same data (data.seed deals it, data.names says whose it is), or keep other ledgers (privacy.ledger)."
+            )
+
+    def _know(self, run: str, event: Event | None = None) -> int:
+        """A run, and an event, are written down once; the event's number."""
+        if run not in self._now.runs:
+            self._append("runs", run)
+            self._held = replace(self._now, runs=self._now.runs | {run})
+        if event is not None and event not in self._now.events:
+            self._append("events", encode(event))
+            self._held = replace(self._now, events={**self._now.events, event: len(self._now.events) + 1})
+        return self._now.events[event] if event is not None else 0
+
+    def _append(self, table: str, *values: Value) -> None:
+        held = self._now
+        self._held = replace(held, tail=append(self._connection, held.tail, table, *values))
+
+    @property
+    def _now(self) -> _Held:
+        """Inside a transaction."""
+        assert self._held is not None
+        return self._held
+
+    def _look(self) -> None:
+        """What the ledger holds is read and checked anew where another connection wrote since."""
         version = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         if self._held is None or self._held.version != version:
-            self._held = _Held(version, self.spent(), self.limit, frozenset())
-        return self._held
+            tail, ask = check(self._connection), self._connection.execute
+            mark = ask("SELECT mark FROM holdings ORDER BY id DESC LIMIT 1").fetchone()
+            events = {decode(line): number for number, line in ask("SELECT id, event FROM events")}
+            runs = frozenset(run for (run,) in ask("SELECT run FROM runs"))
+            self._held = _Held(version, tail, self.spent(), self.limit, mark[0] if mark else "", events, runs)
 
     def _flush(self) -> None:
         with self._errors(), self._undone_on_failure():
@@ -208,6 +270,7 @@ class Ledger:
     def _begun(self) -> Iterator[sqlite3.Connection]:
         self._connection.execute("BEGIN IMMEDIATE")
         with self._undone_on_failure():
+            self._look()
             yield self._connection
 
     @contextmanager
@@ -222,21 +285,39 @@ class Ledger:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """SQLite's errors as one sentence; whatever failed, nothing was released."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise DpflError(
-                f"The ledger {self.path} cannot be written ({error}); nothing was released. "
-                "Free some space or mend the folder, then resume the run."
-            ) from error
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-            raise DpflError(f"The ledger {self.path} refuses this entry ({error}); nothing was released.") from error
-        except sqlite3.DatabaseError as error:
-            raise DpflError(
-                f"The ledger {self.path} is damaged ({error}); nothing was released. "
-                "Restore it from a copy, since what it held was spent."
-            ) from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise unusable(self.path, error) from error
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _there(path: Path) -> Path:
+    if not Path(path).exists():
+        raise DpflError(f"There is no ledger at {path}.")
+    return Path(path)
+
+
+def _row(limit: Limit) -> tuple[float, float, str]:
+    """As SQLite gives it back, so that its seal holds."""
+    return float(limit.epsilon), float(limit.delta), limit.accountant
+
+
+def _mark(salt: str, data: str) -> str:
+    """What a ledger keeps of the digest of its data; it says nothing of the data to whoever lacks the salt."""
+    return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
+
+
+def _mismatch(path: Path, found: Account, asked: Account) -> str:
+    if found.owner != asked.owner:
+        return (
+            f"The ledger {path} is that of {found.owner} and not of {asked.owner}: copied, or renamed. Bring back the one that "
+            f"{asked.owner} had, since what it held was spent."
+        )
+    kinds = (f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked))
+    return (
+        f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be added up; keep another folder "
+        "of ledgers for this run (privacy.ledger)."
+    )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
+from dpfl.data.federation import client_names
 from dpfl.errors import DpflError
-from dpfl.node.holdings import ledger_path
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
 from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
+from dpfl.privacy.ledgers import FEDERATION, Ledgers
 
 Answer = TypeVar("Answer")
 
@@ -47,6 +49,7 @@ class Accounts:
     warnings: tuple[str, ...] = ()
     reading: bool = False
     """Of a run that has ended: its ledgers are read, and none is made."""
+    names: Sequence[str] = ()
 
     @property
     def event(self) -> Event:
@@ -60,18 +63,23 @@ class Accounts:
     def _population(self) -> int:
         return len(self.declared) if self.algorithm.scale == "round" else 0
 
-    def paths(self) -> list[Path]:
+    @property
+    def owners(self) -> Sequence[str]:
+        """Whose ledgers pay."""
         if self.algorithm.own_accounts:
-            return [ledger_path(self.folder, client) for client in range(len(self.declared))]
-        return [self.folder / "federation.sqlite"] if self.algorithm.scale == "round" else []
+            return self.names or client_names(len(self.declared))
+        return (FEDERATION,) if self.algorithm.scale == "round" else ()
 
-    def open(self, path: Path) -> Ledger:
-        if self.reading:
-            return Ledger.read(path)
-        return Ledger.open(path, path.stem, self.algorithm.unit, self.limit)
+    @cached_property
+    def ledgers(self) -> Ledgers:
+        neighbours = self._neighbours if self.owners else "none"
+        return Ledgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit)
+
+    def paths(self) -> list[Path]:
+        return [self.ledgers.path(number) for number in range(len(self.ledgers))]
 
     def spent(self, besides: str = "") -> list[dict[Event, int]]:
-        return [self._read(path, lambda ledger: ledger.spent(besides)) for path in self.paths()]
+        return self._ask(lambda ledger: ledger.spent(besides))
 
     def remaining(self, horizon: int) -> list[int]:
         """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
@@ -83,11 +91,8 @@ class Accounts:
         if self.published:
             return [self._claimed_remaining(horizon)] * len(self.paths())
         if self.algorithm.schedule:
-            return [self._read(path, lambda ledger: self._scheduled_remaining(ledger, horizon)) for path in self.paths()]
-        return [
-            self._read(path, lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
-            for path in self.paths()
-        ]
+            return self._ask(lambda ledger: self._scheduled_remaining(ledger, horizon))
+        return self._ask(lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
 
     def _scheduled_remaining(self, ledger: Ledger, horizon: int) -> int:
         """The longest beginning of the schedule that every limit leaves room for, beside other runs."""
@@ -135,19 +140,20 @@ class Accounts:
 
         What was asked before the first round is not counted among `paid`, and stands for none of them.
         """
-        for path, count in zip(self.paths(), paid, strict=True):
-            everything, others = self._read(path, lambda ledger: (ledger.spent(), ledger.spent(self.run)))
+        found = self._ask(lambda ledger: (ledger.spent(), ledger.spent(self.run)))
+        for path, count, (everything, others) in zip(self.paths(), paid, found, strict=True):
             if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
                 )
 
-    def _read(self, path: Path, question: Callable[[Ledger], Answer]) -> Answer:
-        ledger = self.open(path)
-        try:
-            return question(ledger)
-        finally:
-            ledger.close()
+    def _ask(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
+        """Of every ledger in turn."""
+        answers = []
+        for number in range(len(self.ledgers)):
+            with closing(self.ledgers.read(number) if self.reading else self.ledgers.open(number)) as ledger:
+                answers.append(question(ledger))
+        return answers
 
     def statement(self, randomness: Randomness) -> PrivacyStatement:
         if self.algorithm.unit == "none":
@@ -156,7 +162,7 @@ class Accounts:
         figures = [accountant(self.accountant).epsilon(events, self.delta) for events in spent]
         claim = self.algorithm.claim
         claimed = [self._claimed(events) for events in spent]
-        names = [str(client) for client in range(len(spent))] if self.algorithm.own_accounts else ["every client"]
+        names = self.owners if self.algorithm.own_accounts else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
             neighbours=self._neighbours,

@@ -9,6 +9,7 @@ import platform
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -107,11 +108,12 @@ def prepare(
     accounts.check_kept(state.paid)
     site = Site(
         run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
-        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness, ledgers, limit, record["hashes"]["model"],
+        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
+        accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"],
     )  # fmt: skip
     engine = local_engine(site, flat.layout.size, workers)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
-    central = accounts.open(accounts.paths()[0]) if algorithm.scale == "round" else None
+    central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
@@ -303,11 +305,8 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         return SystemEntropy()
     if accounts.algorithm.scale != "round":
         return Keyed(seed)
-    ledger = accounts.open(accounts.paths()[0])
-    try:
+    with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))
-    finally:
-        ledger.close()
 
 
 def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:

@@ -1,0 +1,40 @@
+"""What an owner of data allows to be spent in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpfl.privacy.accountant import accountant, proving
+from dpfl.privacy.calibrate import affordable, check_target
+from dpfl.privacy.events import Event, Spent, add
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What an owner allows to be spent in all."""
+
+    epsilon: float
+    delta: float
+    accountant: str = "pld"
+
+    def __post_init__(self) -> None:
+        check_target(self.epsilon, self.delta)
+        proving(self.accountant)
+
+    def covers(self, spent: Spent) -> bool:
+        by = accountant(self.accountant)
+        return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
+            by.epsilon(spent, self.delta) <= self.epsilon
+        )
+
+    def remaining(self, spent: Spent, event: Event, horizon: int = 0) -> int:
+        return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
+
+    def allows(self, spent: Spent, event: Event, count: int, horizon: int = 0) -> bool:
+        """By a bound that is found once where all events are alike; else by RDP, which is quick and never below the truth,
+        and by the stated accountant where RDP says no."""
+        if any(other != event for other in spent):
+            quick = accountant("rdp-classic" if self.accountant == "rdp-classic" else "rdp")
+            if quick.epsilon(add(spent, event, count), self.delta) <= self.epsilon:
+                return True
+        return self.remaining(spent, event, max(horizon, count)) >= count
