@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests bench truth clean
+.PHONY: demo test check tests bench truth badinputs clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -25,6 +25,9 @@ bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="-
 
 truth: $(VENV)/.installed  ## audit every system and write docs/truth.md
 	$(BIN)/python scripts/truth.py
+
+badinputs: $(VENV)/.installed  ## what nobody should type, typed: no traceback, no debit without a release
+	$(BIN)/python scripts/bad_inputs.py $(ARGS)
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench

@@ -9,14 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dpfl import algorithms, models
 from dpfl import data as datasets
 from dpfl.algorithms.options import nearest
 from dpfl.data import partition
+from dpfl.data.dataset import MOST_CLASSES
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
+from dpfl.privacy.budget import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from dpfl.run.recorder import Progress
@@ -35,13 +37,13 @@ DEMO: dict[str, Any] = {
 class Section(BaseModel):
     """Keys that are not listed are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class OpenSection(BaseModel):
     """Keys that are not listed go to the part of that name, which knows its own options."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
@@ -51,10 +53,10 @@ class DataSection(OpenSection):
     name: str = "mnist-sample"
     data_dir: str | None = None
     partition: str = "dirichlet"
-    clients: int | None = None
-    public_clients: int = 0
-    classes: int | None = None
-    test_share: float | None = None
+    clients: int | None = Field(default=None, ge=1, le=100_000_000)
+    public_clients: int = Field(default=0, ge=0, le=100_000_000)
+    classes: int | None = Field(default=None, ge=1, le=MOST_CLASSES)
+    test_share: float | None = Field(default=None, gt=0, lt=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -97,17 +99,17 @@ class PrivacySection(Section):
 
 class EngineSection(Section):
     name: str = "local"
-    workers: int | None = None
+    workers: int | None = Field(default=None, ge=1, le=1024)
 
 
 class EvaluateSection(Section):
-    every: int | None = None
+    every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
 
 
 class Experiment(Section):
     """One file from a laptop simulation to a federation."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
     algorithm: AlgorithmSection = AlgorithmSection()
@@ -198,6 +200,8 @@ def parse(content: Mapping[str, Any]) -> Experiment:
         return Experiment.model_validate(content)
     except ValidationError as error:
         raise DpflError(_sentence(error)) from None
+    except RecursionError:
+        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -209,6 +213,8 @@ def _read(path: Path) -> dict[str, Any]:
         raise DpflError(f"The experiment file {path} cannot be read ({error}).") from None
     except tomllib.TOMLDecodeError as error:
         raise DpflError(f"The experiment file {path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise DpflError(f"The experiment file {path} is nested too deeply; an experiment has sections of keys.") from None
 
 
 def _set(content: dict[str, Any], setting: str) -> None:
@@ -227,7 +233,7 @@ def _value(text: str) -> Any:
     """Numbers, truth values and lists as in TOML; any other word as it stands."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 
@@ -236,7 +242,7 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"{place} in the experiment: {first['msg'].lower()} (it is {first['input']!r})."
+        return f"{place} in the experiment: {first['msg'].lower()} (it is {str(first['input'])[:80]!r})."
     model: Any = Experiment
     for part in first["loc"][:-1]:
         model = model.model_fields[str(part)].annotation

@@ -271,3 +271,27 @@ def test_help_and_version(capsys):
     for command in ("run", "plan", "runs", "compare", "data", "ledger"):
         assert command in out
     assert dpfl(capsys, "--version")[1].strip() == "0.1.0"
+
+
+def test_what_nobody_foresaw_is_one_sentence_with_the_place_of_the_traceback(capsys, monkeypatch, tmp_path):
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("two\nlines")
+
+    monkeypatch.setattr("dpfl.cli.runs.runs_table", failing)
+    monkeypatch.setattr("dpfl.cli.runs.summary", lambda folder: {})
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "experiment.toml").touch()
+    monkeypatch.setattr("sys.argv", ["dpfl", "runs", str(tmp_path / "runs")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: two" in said
+    assert len(said.splitlines()) == 1
+    (kept,) = tmp_path.glob("dpfl-traceback-*.txt")
+    assert str(kept) in said
+    assert "Traceback" in kept.read_text()
+    monkeypatch.setenv("DPFL_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        main()

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError, validate_call
+from pydantic import ConfigDict, ValidationError, validate_call
 
 from dpfl.algorithms.adap_dp_fl import adap_dp_fl
 from dpfl.algorithms.ali_dpfl import ali_dpfl
@@ -65,6 +65,14 @@ PLANNED = "auto"
 """What trains a planned experiment: what a plan chooses is among its options, and it finds noise and rate by the same rules."""
 
 
+STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+"""A truth value is no number, and neither is a word."""
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 def options_of(name: str) -> dict[str, inspect.Parameter]:
     """The options of a system, with their defaults."""
     return dict(inspect.signature(choose("algorithm", name, ALGORITHMS)).parameters)
@@ -76,7 +84,7 @@ def from_name(name: str, **options: Any) -> Algorithm:
         if option not in known:
             raise DpflError(f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}")
     try:
-        return validate_call(ALGORITHMS[name])(**options)
+        return validate_call(config=STRICT)(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:
         first = error.errors()[0]
         place, problem = first["loc"][0], first["msg"].lower()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -62,6 +63,10 @@ def membership_of(module: nn.Module, federation: Federation, epsilon: float, del
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
     """The module of a finished run, from its weights."""
     flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.classes, 0))
-    tensors = load_file(path)
-    flat.load(torch.cat([tensors[name].reshape(-1) for name in flat.layout.names]))
+    try:
+        tensors = load_file(path)
+        vector = torch.cat([tensors[name].reshape(-1) for name in flat.layout.names])
+    except (SafetensorError, OSError, KeyError) as error:
+        raise DpflError(f"The model {path} is missing or damaged ({error}); restore it from a copy.") from error
+    flat.load(vector)
     return flat.module

@@ -20,6 +20,9 @@ USUAL_NOISE, USUAL_RATE = 1.0, 1.0
 """For a system whose noise and learning rate would be planned from a budget."""
 
 
+MOST_TRIALS = 10_000_000
+
+
 def audit(
     algorithm: Algorithm,
     *,
@@ -42,8 +45,10 @@ def audit(
         raise DpflError(
             f"An audit needs a confidence from 0.5 to below 1 and a delta inside (0, 1), not {confidence}, {delta}."
         )
-    if min(trials, runs, canaries) < 100 or rounds < 1:
-        raise DpflError("An audit needs at least 100 trials, runs and canaries, and 1 round.")
+    if min(trials, runs, canaries) < 100 or max(trials, runs, canaries) > MOST_TRIALS or rounds < 1:
+        raise DpflError(f"An audit needs 100 to {MOST_TRIALS:,} trials, runs and canaries, and at least 1 round.")
+    if not 0 <= seed < 2**63:
+        raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
     chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
     made = ready(algorithm, rounds)
     if made.release is None:

@@ -1,8 +1,12 @@
-"""`dpfl`: every user error is one sentence and exit code 2. The file of a command is read when it is called."""
+"""`dpfl`: every user error is one sentence and exit code 2, and what nobody foresaw is one with exit code 1. The file of a
+command is read when it is called."""
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+import traceback
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -67,11 +71,33 @@ def main() -> None:
     try:
         app()
     except DpflError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: {error}", markup=False)
+        _say(str(error))
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        _say(f"{str(error.filename or 'a file')[:80]!r} cannot be used ({error.strerror or error}); choose another place.")
+        sys.exit(2)
+    except Exception as error:
+        if os.environ.get("DPFL_TRACEBACK"):
+            raise
+        cause = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        _say(f"something went wrong that nobody foresaw ({cause}); {_kept_traceback()}, please report it.")
+        sys.exit(1)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: {sentence}", markup=False)
+
+
+def _kept_traceback() -> str:
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="dpfl-traceback-", suffix=".txt", delete=False) as file:
+            traceback.print_exc(file=file)
+        return f"the traceback is in {file.name}"
+    except OSError:
+        return "DPFL_TRACEBACK=1 shows the traceback"
 
 
 @app.callback(invoke_without_command=True)

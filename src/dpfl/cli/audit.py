@@ -29,6 +29,7 @@ from dpfl.privacy import Budget
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.statement import rounded_up
 from dpfl.report.inversion import into
+from dpfl.report.save import check_folder
 from dpfl.run.folder import RunFolder
 
 PRIVATE_FILE = "audit-private.json"
@@ -76,7 +77,9 @@ def audit(
     That of a run is kept in its folder, for its certificate; how its own training samples fare in audit-private.json, which is
     as private as they are.
     """
+    check_folder(out, "--out")
     found = _target(target, variant)
+    at = found.delta if delta is None else delta
     progress = Console(stderr=True, quiet=quiet)
     with progress.status("starting") as status:
 
@@ -86,7 +89,7 @@ def audit(
                 progress.print(f"game: {name}", highlight=False)
 
         report = play(
-            found.algorithm, delta=delta or found.delta, confidence=confidence, trials=trials, seed=seed, games=game,
+            found.algorithm, delta=at, confidence=confidence, trials=trials, seed=seed, games=game,
             draw=into(out) if out else None, tell=tell,
         )  # fmt: skip
         if found.folder and found.experiment:

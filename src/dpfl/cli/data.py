@@ -15,6 +15,7 @@ from dpfl.data.partition import parse
 from dpfl.errors import DpflError
 from dpfl.report import holdings
 from dpfl.report.download import watch
+from dpfl.report.save import check_place
 
 app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
 
@@ -77,6 +78,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show how a data set is spread over the clients."""
+    check_place(png, "--png", ".png")
     if name.endswith(".toml"):
         from dpfl.experiment import load as experiment
 

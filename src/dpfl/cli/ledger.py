@@ -14,6 +14,7 @@ from rich.table import Table
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accountant import default_for
+from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import describe
 from dpfl.privacy.statement import figure, rounded_up
 
@@ -35,6 +36,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Epsilon spent of epsilon allowed, by ledger."""
+    check_target(1.0, 1e-5 if delta is None else delta)
     rows = [_row(Ledger.read(file), delta) for file in _ledgers(path)]
     if as_json:
         print(json.dumps(rows))
@@ -52,7 +54,7 @@ def show(
 
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     limit, spent = ledger.limit, ledger.spent()
-    at = delta or (limit.delta if limit else 1e-5)
+    at = delta if delta is not None else limit.delta if limit else 1e-5
     by = limit.accountant if limit else default_for(next(iter(spent), None))
     row: dict[str, Any] = {
         "ledger": ledger.path.name,

@@ -19,6 +19,7 @@ from dpfl.planning.tradeoff import Tradeoff
 from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.report import plan as report
+from dpfl.report.save import check_place
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are
@@ -61,6 +62,8 @@ def plan(
 
     No data is read: sizes are those that clients declare.
     """
+    check_place(png, "--png", ".png")
+    check_place(write, "--write")
     if rounds is None:
         only = {"tau": tau, "sizes": sizes, "clients": clients, "size": size, "samples_per_round": samples_per_round}
         only |= {"seconds_per_round": seconds_per_round, "samples_per_second": samples_per_second, "parameters": parameters}

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dpfl.report.save import check_place
 from dpfl.report.tables import draw_runs, runs_table, summary
 from dpfl.run.folder import RunFolder
 
@@ -29,6 +30,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Put runs side by side."""
+    check_place(png, "--png", ".png")
     opened = [RunFolder.open(folder) for folder in folders]
     _print_runs([summary(folder) for folder in opened], as_json, "")
     if png:

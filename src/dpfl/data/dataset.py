@@ -149,6 +149,9 @@ class Source:
         """Spread the training data over clients; the partition's last `public_clients` parts are held out as public."""
         from dpfl.data.federation import Federation
 
+        require_whole(seed, "seed", least=0)
+        if seed >= 2**63:
+            raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
         if clients < 1 or public_clients < 0:
             raise DpflError(f"Ask for at least 1 client and 0 public clients, not {clients} and {public_clients}.")
         if isinstance(how, Drawn):

@@ -281,7 +281,7 @@ def _read_lists(path: Path) -> list[Any]:
             with np.load(path, allow_pickle=False) as held:
                 return [held[key] for key in held.files]
         content = json.loads(path.read_text())
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
         raise DpflError(f"The mapping {path} cannot be read ({error}): give a JSON or .npz file of lists.") from error
     lists = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(lists, list):

@@ -17,6 +17,8 @@ from dpfl.errors import DpflError
 from dpfl.models import architectures
 from dpfl.models.scattering import scattering_features
 
+MOST_HIDDEN = 1_000_000
+
 FeatureMap = Callable[[Tensor], Tensor]
 
 
@@ -57,8 +59,8 @@ def linear() -> Model:
 
 def mlp(hidden: int = 200, activation: str = "relu") -> Model:
     """One hidden layer; 159,010 parameters on MNIST."""
-    if not isinstance(hidden, int) or hidden < 1:
-        raise DpflError(f"hidden must be a whole number of at least 1, but is {hidden!r}.")
+    if not isinstance(hidden, int) or isinstance(hidden, bool) or not 1 <= hidden <= MOST_HIDDEN:
+        raise DpflError(f"hidden must be a whole number of at least 1 and at most {MOST_HIDDEN:,}, but is {hidden!r}.")
     return Model("mlp", (("hidden", hidden), ("activation", _one_of("activation", activation, _ACTIVATIONS))))
 
 

@@ -27,7 +27,7 @@ class Optimiser(Protocol):
 
 def _check(rate: float) -> None:
     if not 0 < rate < math.inf:
-        raise DpflError(f"The learning rate must be a number above 0, not {rate}.")
+        raise DpflError(f"The learning rate must be above 0 and finite, not {rate}.")
 
 
 @dataclass(frozen=True)

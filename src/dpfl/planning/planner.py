@@ -11,8 +11,9 @@ from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
+from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import Spent, add_all
-from dpfl.privacy.noise import Planned
+from dpfl.privacy.noise import Planned, check_multiplier
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ def afford(
     """What epsilon, noise and iterations afford: fills in what is missing of iterations, else noise, else epsilon."""
     sampling, chosen = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
-    if iterations is not None and iterations < 1:
-        raise DpflError(f"The number of iterations must be at least 1, not {iterations}.")
-    if noise_multiplier is not None and not noise_multiplier > 0:
-        raise DpflError(f"The noise multiplier must be above 0, not {noise_multiplier}.")
+    if iterations is not None and not 1 <= iterations <= MOST:
+        raise DpflError(f"The number of iterations must be from 1 to {MOST:,}, not {iterations}.")
+    if noise_multiplier is not None:
+        check_multiplier(noise_multiplier)
     if noise_multiplier is None:
         if target.epsilon is None or iterations is None:
             raise DpflError("Without a noise multiplier, a plan needs --epsilon and --iterations (or --rounds).")
@@ -65,6 +66,8 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
     if budget.epsilon is None or budget.rounds is None:
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
     count = algorithm.releases_in(budget.rounds)
+    if count > MOST:
+        raise DpflError(f"Noise is planned for {MOST:,} releases at most, not for {count:,}; lower budget.rounds or tau.")
     claimed = algorithm.claim.accountant if algorithm.variant == "published" else None
     chosen = accountant(claimed) if claimed else proving(by or default_for(release.sampling.event(1.0, population)))
 

@@ -13,6 +13,7 @@ from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel, feature_map
+from dpfl.models.build import built
 from dpfl.node.holdings import Holdings
 from dpfl.node.local import private_steps
 from dpfl.node.node import Buildable
@@ -75,4 +76,4 @@ class Work:
 
     @cached_property
     def _flat(self) -> FlatModel:
-        return FlatModel(self.model.build(tuple(self._x.shape[1:]), self.classes, seed=0))
+        return FlatModel(built(self.model, tuple(self._x.shape[1:]), self.classes, seed=0))

@@ -22,6 +22,7 @@ from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, exact
 from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accountant import proving
+from dpfl.privacy.calibrate import MOST
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
@@ -133,8 +134,8 @@ class Tradeoff:
 def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
     """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are the only ones."""
     taus = taus or (TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
-    if min(taus) < 1:
-        raise DpflError(f"tau must be at least 1, not {min(taus)}.")
+    if min(taus) < 1 or max(taus) * question.rounds > MOST:
+        raise DpflError(f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to {max(taus)}.")
     choices, errors = cells(question, rates or _rates(question, min(taus)), taus)
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:

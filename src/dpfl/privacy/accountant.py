@@ -59,8 +59,16 @@ class Accountant:
             return 0.0
         if any(isinstance(event, dp.NonPrivateDpEvent) for event, _ in events):
             return math.inf
-        found = [bound(events, delta) for bound in self.bounds]
+        found = [_bounded(bound, events, delta) for bound in self.bounds]
         return min(math.inf if math.isnan(epsilon) else epsilon for epsilon in found)
+
+
+def _bounded(bound: Callable[[Frozen, float], float], events: Frozen, delta: float) -> float:
+    """Infinite, which is never too small, where the figure is beyond floating-point numbers."""
+    try:
+        return bound(events, delta)
+    except (OverflowError, ZeroDivisionError):
+        return math.inf
 
 
 def _relation(events: Frozen) -> dp.NeighboringRelation:

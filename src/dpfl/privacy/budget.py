@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dpfl.errors import DpflError
 from dpfl.privacy.calibrate import check_target
 
+MOST_ROUNDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -17,6 +19,10 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta", "rounds", "bytes", "seconds"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise DpflError(f"budget.{name} must be a number, not {value!r}.")
         check_target(1.0 if self.epsilon is None else self.epsilon, self.delta)
         for name in ("rounds", "bytes", "seconds"):
             value = getattr(self, name)
@@ -24,5 +30,7 @@ class Budget:
                 raise DpflError(f"budget.{name} must be above 0, not {value}; leave it out for no limit.")
         if self.rounds is not None and not isinstance(self.rounds, int):
             raise DpflError(f"budget.rounds must be a whole number, not {self.rounds}.")
+        if self.rounds is not None and self.rounds > MOST_ROUNDS:
+            raise DpflError(f"budget.rounds may be {MOST_ROUNDS:,} at most, not {self.rounds}.")
         if self.epsilon is None and self.rounds is None and self.bytes is None and self.seconds is None:
             raise DpflError("A run needs an end: give the budget an epsilon, rounds, bytes or seconds.")

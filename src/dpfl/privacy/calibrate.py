@@ -12,13 +12,16 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accountant import Accountant, Frozen, accountant
 from dpfl.privacy.events import Event, Spent, add
 
-MOST = 100_000_000
+MOST_EPSILON = 1e6
+MOST = 1_000_000
 """More releases than any run makes: an event that allows as many is not worth counting."""
 
 
 def check_target(epsilon: float, delta: float) -> None:
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise DpflError(f"epsilon must be a positive number, not {epsilon}; typical budgets lie between 0.5 and 10.")
+    if epsilon > MOST_EPSILON:
+        raise DpflError(f"epsilon may be {MOST_EPSILON:g} at most, not {epsilon}: far below that it protects nobody.")
     if not 0 < delta < 1:
         raise DpflError(f"delta must lie between 0 and 1, not {delta}; choose it well below one over the records.")
 

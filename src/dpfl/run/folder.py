@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         folder = cls(path)
-        if folder.file("experiment.toml").exists():
+        if _there(folder.file("experiment.toml")):
             raise DpflError(f"{path} holds a run already; choose another folder, or go on with it: dpfl run --resume {path}")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
@@ -85,7 +86,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         folder = cls(path)
-        if not folder.file("experiment.toml").exists():
+        if not _there(folder.file("experiment.toml")):
             raise DpflError(f"There is no run in {path}; `dpfl runs` lists those there are.")
         return folder
 
@@ -97,9 +98,12 @@ class RunFolder:
 
     def experiment(self) -> dict[str, Any]:
         try:
-            return tomllib.loads(self.file("experiment.toml").read_text())
-        except (OSError, ValueError) as error:
+            held = tomllib.loads(self.file("experiment.toml").read_text())
+        except (OSError, ValueError, RecursionError) as error:
             raise DpflError(f"{self.file('experiment.toml')} cannot be read ({error}); restore it from a copy.") from error
+        if not all(isinstance(held.get(part), dict) for part in ("run", "resolved", "hashes")):
+            raise DpflError(f"{self.file('experiment.toml')} is not the record of a run; restore it from a copy.")
+        return held
 
     def record(self) -> dict[str, Any]:
         """The experiment as run, if it is still the one that the run's debits were made under."""
@@ -122,8 +126,15 @@ class RunFolder:
         self._write(name, json.dumps(value, indent=2).encode(), private=True)
 
     def json(self, name: str) -> Any:
+        """A part that was written as JSON, None where it was not; it may have been written by anybody since."""
         path = self.file(name)
-        return json.loads(path.read_text()) if path.exists() else None
+        try:
+            held = json.loads(path.read_text()) if path.exists() else None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DpflError(f"{path} cannot be read ({error}); restore it from a copy, or remove it.") from error
+        if held is not None and not _is_what_a_run_writes(name, held):
+            raise DpflError(f"{path} does not hold what a run writes there; restore it from a copy, or remove it.")
+        return held
 
     def _write(self, name: str, content: bytes, private: bool = False) -> None:
         try:
@@ -207,6 +218,28 @@ class RunFolder:
 
     def metrics(self) -> Metrics:
         return Metrics(self.file("metrics.sqlite"))
+
+
+WRITTEN: dict[str, dict[str, tuple[type, ...]]] = {
+    "result.json": {
+        "rounds": (int,), "iterations": (int,), "accuracy": (int, float, NoneType), "stopped_by": (str,),
+        "model_sha256": (str,), "privacy": (dict,),
+    },
+    "statement.json": {"unit": (str,), "delta": (int, float), "accountant": (str,), "proven": (int, float, str, NoneType)},
+}  # fmt: skip
+"""What others read of a file, and of what kind it is."""
+
+
+def _is_what_a_run_writes(name: str, held: object) -> bool:
+    kinds = WRITTEN.get(name, {})
+    return isinstance(held, dict) and all(key in held and isinstance(held[key], kind) for key, kind in kinds.items())
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        raise DpflError(f"{str(path)[:80]!r} cannot be a run's folder ({error}); choose another.") from None
 
 
 def _numbers(state: State) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
+from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
 from dpfl.node.node import Buildable, Site
@@ -30,6 +31,7 @@ from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
+from dpfl.privacy.calibrate import MOST
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.folder import RunFolder, code_sha256, record_id, vector_sha256, without_none
 from dpfl.run.parts import describe
@@ -77,10 +79,14 @@ def prepare(
     resume: bool,
     experiment: Mapping[str, Any] | None,
 ) -> Job:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
+    if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
+        raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
     described = from_module(model) if isinstance(model, nn.Module) else model
     described = on_columns(described, federation.train.features)
     source, federation = federation, with_features(described, federation)
-    flat = FlatModel(_built(described, federation, seed))
+    flat = FlatModel(built(described, federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
@@ -127,17 +133,6 @@ def prepare(
         run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
         federation.train.schema,
     )  # fmt: skip
-
-
-def _built(model: Buildable, federation: Federation, seed: int) -> nn.Module:
-    try:
-        return model.build(federation.shape, federation.classes, seed)
-    except (RuntimeError, MemoryError, OverflowError, TypeError, ValueError) as error:
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DpflError(
-            f"The model {model.name} cannot be built for samples of the shape {federation.shape} ({cause}): "
-            "choose another, or a smaller one."
-        ) from error
 
 
 def with_features(model: Buildable, federation: Federation) -> Federation:
@@ -311,7 +306,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
 
 def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:
     algorithm = accounts.algorithm
-    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     remaining = accounts.remaining(horizon)
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
@@ -324,6 +319,6 @@ def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, rando
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":
         return None
-    horizon = algorithm.releases_in(budget.rounds) if budget.rounds else 0
+    horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
     return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable else kept)

@@ -81,6 +81,9 @@ class Steps(Protocol):
         """How many steps a client makes in this many rounds, at most."""
 
 
+MOST_STEPS = 100_000
+
+
 @dataclass(frozen=True)
 class Fixed:
     """The same tau in every round."""
@@ -90,8 +93,8 @@ class Fixed:
     extra = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tau, int) or self.tau < 1:
-            raise DpflError(f"tau must be at least 1 local step a round, not {self.tau}.")
+        if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
+            raise DpflError(f"tau must be at least 1 local step a round (and {MOST_STEPS:,} at most), not {self.tau}.")
 
     def next(self, now: Situation) -> int:
         return self.tau
