@@ -269,14 +269,31 @@ cells = st.fixed_dictionaries(
 )
 
 
+def table_of(path: Path, rows: list[Any], declared: Schema) -> Table:
+    lines = [",".join((*(row[name] for name in COLUMNS), "1")) for row in rows]
+    path.write_text("\n".join([",".join((*COLUMNS, "died")), *lines]))
+    return read_table(path, declared)
+
+
+@settings(max_examples=30)
+@given(st.lists(cells, min_size=2, max_size=6), st.integers(0, 5))
+def test_without_a_row_the_others_are_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], gone: int
+) -> None:
+    """Neighbouring files are neighbouring data, in features and in who is tested on."""
+    gone %= len(rows)
+    path, declared = tmp_path_factory.mktemp("rows") / "table.csv", schema(site=None, person=None, time=None)
+    whole, less = table_of(path, rows, declared), table_of(path, rows[:gone] + rows[gone + 1 :], declared)
+    for name, values in vars(whole.rows).items():
+        np.testing.assert_array_equal(np.delete(values, gone, axis=0), getattr(less.rows, name))
+
+
 @settings(max_examples=30)
 @given(st.lists(cells, min_size=1, max_size=8))
 def test_the_exported_schema_is_all_that_a_raw_row_needs(tmp_path_factory: pytest.TempPathFactory, rows: list[Any]) -> None:
     path = tmp_path_factory.mktemp("rows") / "table.csv"
-    lines = [",".join((*(row[name] for name in COLUMNS), "1")) for row in rows]
-    path.write_text("\n".join([",".join((*COLUMNS, "died")), *lines]))
     declared = schema(site=None, person=None, time=None)
-    table = read_table(path, declared)
+    table = table_of(path, rows, declared)
     said, plain = json.loads(declared.to_json()), example("predict_without_dpfl")
     numbers, levels = declared.features.numbers, declared.features.levels
     codes = table.rows.x[:, numbers:].astype(int)
