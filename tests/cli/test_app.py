@@ -102,6 +102,11 @@ def test_runs_and_compare_list_what_there_is(capsys, tmp_path):
     code, out, _ = dpfl(capsys, "compare", tmp_path / "a", tmp_path / "b", "--png", tmp_path / "curves.png")
     assert code == 0
     assert "fedavg-dp" in out
+    assert "±" in out
+    (group,) = json.loads(dpfl(capsys, "compare", tmp_path / "b", tmp_path / "a", "--json")[1])
+    assert group["seeds"] == [run["seed"] for run in group["runs"]] == [0, 1]
+    assert group["accuracy"]["low"] < group["accuracy"]["mean"] < group["accuracy"]["high"]
+    assert group["settings"]["algorithm"]["samples"]["noise"]["multiplier"] == 1.0
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     _, out, _ = dpfl(capsys, "ledger", "show", tmp_path / "a", "--json")
     rows = json.loads(out)
@@ -263,6 +268,31 @@ def test_a_second_run_on_the_same_ledger_gets_only_what_is_left(capsys, tmp_path
     assert second["stopped_by"] == "epsilon"
     assert first["privacy"]["proven"] < second["privacy"]["proven"] <= 6
     assert "no budget left" in refused(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=1", "--out", tmp_path / "c")
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_an_interrupt_is_answered_with_advice_that_works(capsys, tmp_path, monkeypatch, quiet):
+    """Before the run has a folder, and after."""
+    words = ["run", *(word for word in SMALL if word != "--quiet"), *quiet, "--set", "budget.rounds=1"]
+    monkeypatch.chdir(tmp_path)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for moment in ("dpfl.experiment.Experiment.federation", "dpfl.run.folder.RunFolder.save_checkpoint"):
+        with monkeypatch.context() as early:
+            early.setattr(moment, stopped)
+            code, _, err = dpfl(capsys, *words, "--out", "early")
+        assert code == 130
+        assert err.endswith("dpfl: stopped before anything was released. Start it again with the same command.\n")
+    assert dpfl(capsys, *words, "--out", "early")[0] == 0
+    with monkeypatch.context() as late:
+        late.setattr("dpfl.run.train.run_rounds", stopped)
+        code, _, err = dpfl(capsys, *words)
+    assert code == 130
+    advice = err.splitlines()[-1].removeprefix("dpfl: stopped. Go on with: dpfl ")
+    assert advice.startswith("run --resume runs/fedavg-dp-")
+    assert dpfl(capsys, *advice.split(), "--workers", "1", "--quiet")[0] == 0
 
 
 def test_help_and_version(capsys):

@@ -28,8 +28,10 @@ from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Task
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.events import ADD_REMOVE
+from dpfl.report.compare import grouped
+from dpfl.report.curves import draw_groups
 from dpfl.report.progress import Live
-from dpfl.report.tables import draw_runs, runs_table, summary
+from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import Row, RunFolder
 from dpfl.run.train import diverging
 from tests.conftest import MODEL, StopsAfter, small_federation
@@ -583,7 +585,7 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
     Console().print(runs_table([summary(folder)]))
-    draw_runs([folder], tmp_path / "runs.png")
+    draw_groups(grouped([summary(folder)]), tmp_path / "runs.png")
     assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
     with pytest.raises(DpflError, match="follows the loss on a public test set"):
         train(untested, adap_dp_fl(noise_multiplier=1.0), rounds=2, out="follows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
@@ -31,6 +32,7 @@ from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
+from dpfl.own import Kind, is_path
 from dpfl.server.algorithm import Algorithm, Claim
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
@@ -73,12 +75,23 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+OWN = Kind("algorithm", Algorithm, "dpfl.algorithms.Algorithm")
+
+
+def factory_of(name: str) -> Callable[..., Any]:
+    """The system of that name, or of an import path "package.module:factory"."""
+    return OWN.factory(name) if is_path(name) else choose("algorithm", name, ALGORITHMS)
+
+
 def options_of(name: str) -> dict[str, inspect.Parameter]:
     """The options of a system, with their defaults."""
-    return dict(inspect.signature(choose("algorithm", name, ALGORITHMS)).parameters)
+    return dict(inspect.signature(factory_of(name)).parameters)
 
 
 def from_name(name: str, **options: Any) -> Algorithm:
+    """The system of that name, or of an import path, which is its name then, whatever its factory calls it."""
+    if is_path(name):
+        return replace(OWN.make(name, options), name=name)
     known = options_of(name)
     for option in options:
         if option not in known:
@@ -91,6 +104,18 @@ def from_name(name: str, **options: Any) -> Algorithm:
         raise DpflError(f"algorithm.{place}: {problem} (it is {first['input']!r}).") from None
 
 
+def described(algorithm: Algorithm | str) -> Algorithm:
+    """A system by its name, with its defaults, or as it is."""
+    if isinstance(algorithm, str):
+        return from_name(algorithm)
+    if not isinstance(algorithm, Algorithm):
+        raise DpflError(
+            "An algorithm is a name such as 'auto', or what a function of dpfl.algorithms returns, "
+            f"not a {type(algorithm).__name__}."
+        )
+    return algorithm
+
+
 __all__ = [
     "ALGORITHMS",
     "Algorithm",
@@ -101,6 +126,7 @@ __all__ = [
     "auto",
     "ce_fedavg",
     "custom",
+    "described",
     "dp_fedavg",
     "dp_fedavg_wav",
     "dp_ftrl",
@@ -108,6 +134,7 @@ __all__ = [
     "dp_sgd_wav",
     "dyn_dp_fedavg",
     "dyn_dp_sgd",
+    "factory_of",
     "fedavg",
     "fedavg_dp",
     "fedprox",

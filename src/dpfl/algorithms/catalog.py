@@ -6,7 +6,8 @@ import inspect
 import sys
 from typing import Any
 
-from dpfl.algorithms import ALGORITHMS, from_name, options_of
+from dpfl.algorithms import ALGORITHMS, factory_of, from_name, options_of
+from dpfl.algorithms.meanings import meaning
 from dpfl.server.algorithm import Algorithm
 
 WHERE = {
@@ -28,9 +29,23 @@ def describe_one(name: str) -> dict[str, Any]:
     made = from_name(name)
     return _line(name) | {
         "text": text.partition("\n\n")[2].strip(),
-        "options": {option: parameter.default for option, parameter in options.items()},
+        "options": {option: _option(name, parameter) for option, parameter in options.items()},
         "parts": {part: repr(getattr(made, part)) for part in PARTS if getattr(made, part) is not None},
     }
+
+
+def _option(system: str, parameter: inspect.Parameter) -> dict[str, Any]:
+    default = None if parameter.default is inspect.Parameter.empty else parameter.default
+    kind = parameter.annotation if isinstance(parameter.annotation, str) else getattr(parameter.annotation, "__name__", "")
+    return {
+        "type": _KINDS.get(kind, kind).removesuffix(" | None"),
+        "default": default,
+        "meaning": meaning(system, parameter.name),
+    }
+
+
+_KINDS = {"_empty": "", "Formula | None": "str", "tuple[float, ...]": "list of float"}
+"""Types in the words of an experiment file, where they are not those of Python."""
 
 
 def _line(name: str) -> dict[str, Any]:
@@ -60,5 +75,5 @@ def guarantee(algorithm: Algorithm) -> str:
 
 
 def _text(name: str) -> str:
-    module = sys.modules[ALGORITHMS[name].__module__]
+    module = sys.modules[factory_of(name).__module__]
     return inspect.cleandoc(module.__doc__ or "")

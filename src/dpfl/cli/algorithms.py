@@ -44,8 +44,13 @@ def _show(system: dict[str, Any], console: Console) -> None:
     console.print(f"\n{system['text']}\n", markup=False, soft_wrap=True)
     for variant, proven in system["proven"].items():
         console.print(f"{variant}: {proven}", markup=False, soft_wrap=True)
-    for heading, rows in (("option", system["options"]), ("part", system["parts"])):
-        table = Table(heading, "default" if heading == "option" else "is", box=box.SIMPLE_HEAD)
-        for key, value in rows.items():
-            table.add_row(key, str(value))
+    options = Table("option", "type", "default", "meaning", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, option in system["options"].items():
+        default = "-" if option["default"] is None else str(option["default"])
+        options.add_row(name, option["type"], default, option["meaning"])
+    parts = Table("part", "is", box=box.SIMPLE_HEAD, pad_edge=False)
+    for part, text in system["parts"].items():
+        parts.add_row(part, text)
+    for table in (options, parts):
+        table.columns[0].no_wrap = True
         console.print(table)

@@ -68,6 +68,9 @@ for name, (_, line) in COMMANDS.items():
 
 
 def main() -> None:
+    """What users bring by import path is found in the current folder, too, after everything that is installed."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
     try:
         app()
     except DpflError as error:

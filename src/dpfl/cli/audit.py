@@ -24,6 +24,7 @@ from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
+from dpfl.own import is_path
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
 from dpfl.privacy.noise import Planned
@@ -113,10 +114,10 @@ def audit(
 
 def _target(word: str, variant: str | None) -> Target:
     path = Path(word)
-    if word in ALGORITHMS:
-        return Target(_made(word, {}, variant))
-    if path.is_dir():
+    if path.is_dir() and word not in ALGORITHMS:
         return _run(RunFolder.open(path), variant)
+    if word in ALGORITHMS or is_path(word):
+        return Target(_made(word, {}, variant))
     if path.suffix != ".toml":
         raise DpflError(f"There is no system, experiment file or run {word!r}; of the systems, {nearest(word, ALGORITHMS)}")
     return _experiment(load(path), variant)

@@ -13,7 +13,7 @@ from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
 from dpfl.report.tables import statement_panel
-from dpfl.run.folder import RunFolder
+from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.train import Result
 
 
@@ -32,12 +32,11 @@ def run(
         raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
     experiment = _recorded(resume) if resume else load(file, set_ or ())
     progress = None if quiet else Live(Console(stderr=True))
-    folder = resume or out
+    folder = resume or out or new_path(experiment.algorithm.name)
     try:
         result = experiment.run(folder, resume is not None, progress, workers, data_dir)
     except KeyboardInterrupt:
-        where = folder or (progress.folder if progress else "its folder")
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped. Go on with: dpfl run --resume {where}")
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped{_advice(folder)}", markup=False)
         raise typer.Exit(130) from None
     if quiet or as_json:
         for warning in result.warnings:
@@ -46,6 +45,13 @@ def run(
         print(json.dumps(result.to_dict()))
     else:
         show(result, Console())
+
+
+def _advice(folder: Path) -> str:
+    """What can be resumed is a folder with its experiment; before that nothing was released."""
+    if RunFolder(folder).begun():
+        return f". Go on with: dpfl run --resume {folder}"
+    return " before anything was released. Start it again with the same command."
 
 
 def _recorded(folder: Path) -> Experiment:

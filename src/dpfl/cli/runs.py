@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dpfl.report import compare as side_by_side
+from dpfl.report.curves import draw_groups
 from dpfl.report.save import check_place
-from dpfl.report.tables import draw_runs, runs_table, summary
+from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import RunFolder
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -21,7 +23,13 @@ def runs(
 ) -> None:
     """List the runs of a folder."""
     folders = sorted(file.parent for file in root.glob("*/experiment.toml")) if root.is_dir() else []
-    _print_runs([summary(RunFolder(folder)) for folder in folders], as_json, f"There are no runs in {root}.")
+    found = [summary(RunFolder(folder)) for folder in folders]
+    if as_json:
+        print(json.dumps(found))
+    elif found:
+        Console().print(runs_table(found))
+    else:
+        print(f"There are no runs in {root}.")
 
 
 def compare(
@@ -29,18 +37,12 @@ def compare(
     png: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds and epsilon.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Put runs side by side."""
+    """Put runs side by side: those that differ by their seed alone are one row, with the mean and its interval."""
     check_place(png, "--png", ".png")
-    opened = [RunFolder.open(folder) for folder in folders]
-    _print_runs([summary(folder) for folder in opened], as_json, "")
-    if png:
-        draw_runs(opened, png)
-
-
-def _print_runs(summaries: list[dict[str, object]], as_json: bool, empty: str) -> None:
+    groups = side_by_side.grouped(summary(RunFolder.open(folder)) for folder in folders)
     if as_json:
-        print(json.dumps(summaries))
-    elif summaries:
-        Console().print(runs_table(summaries))
+        print(json.dumps([group.to_dict() for group in groups]))
     else:
-        print(empty)
+        Console().print(side_by_side.table(groups))
+    if png:
+        draw_groups(groups, png)

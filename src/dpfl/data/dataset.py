@@ -55,6 +55,11 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        """Sizes, never samples."""
+        shape = " x ".join(map(str, self.shape))
+        return f"Dataset({self.name!r}: {len(self)} samples of {shape} in {self.classes} classes)"
+
     @property
     def features(self) -> Features | None:
         """How a sample is laid out, if it is a row of a table."""
@@ -142,6 +147,9 @@ class Source:
         if not self.owned:
             raise DpflError(f"{self.train.name!r} does not say whose its samples are: declare data.site, or a partition.")
         return Federation(self.train, self.test, self.owned, (), "site", self.notes, persons=self.persons, private=self.private)
+
+    def __repr__(self) -> str:
+        return f"Source(train={self.train!r}, test={self.test!r})"
 
     def split(
         self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0

@@ -79,6 +79,15 @@ class Federation:
         clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
         return cls(train, measured, clients)
 
+    def __repr__(self) -> str:
+        """Sizes, never samples."""
+        low, high = min(self.sizes), max(self.sizes)
+        held = f"{low} samples each" if low == high else f"{low} to {high} samples"
+        public = f", {len(self.public)} public clients" if self.public else ""
+        clients = f"{len(self.clients)} clients with {held}{public}, by {self.how}"
+        tested = f"{len(self.test)} test samples" if self.test else "no test set"
+        return f"Federation({self.train.name!r}: {clients}; {tested})"
+
     @property
     def described(self) -> bool:
         return isinstance(self.clients, Population)

@@ -6,10 +6,12 @@ from dpfl.lazy import on_demand
 
 if TYPE_CHECKING:
     from dpfl.models.catalog import (
+        Buildable,
         Model,
         alexnet,
         cnn,
         cnn_wide,
+        described,
         feature_map,
         from_module,
         from_name,
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
     from dpfl.models.flat import FlatModel, Layout
 
 __all__ = [
+    "Buildable",
     "FlatModel",
     "Layout",
     "Model",
     "alexnet",
     "cnn",
     "cnn_wide",
+    "described",
     "evaluate",
     "feature_map",
     "from_module",

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import difflib
-import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +15,24 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.models import architectures
 from dpfl.models.scattering import scattering_features
+from dpfl.own import Kind, is_path
 
 MOST_HIDDEN = 1_000_000
 
 FeatureMap = Callable[[Tensor], Tensor]
+OWN = Kind("model", nn.Module, "torch.nn.Module")
+
+
+class Buildable(Protocol):
+    """What can be trained: a name and options, and a module for samples of a shape."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Sequence[tuple[str, object]]: ...
+
+    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,7 @@ class Model:
             if self.name in _BUILDERS:
                 own = {} if self.name in _FEATURE_MAPS else options  # else they are those of the features
                 return _BUILDERS[self.name](tuple(shape), classes, **own)
-            return _call(self.name, _import(self.name), options)
+            return OWN.make(self.name, options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +118,8 @@ def resnet18(norm: str = "group") -> Model:
 
 def from_name(name: str, **options: object) -> Model:
     """The model of that catalogue name, or of an import path "package.module:factory"."""
-    if ":" in name:
-        _import(name)
+    if is_path(name):
+        OWN.factory(name)
         return Model(name, tuple(options.items()))
     factory: Callable[..., Model] = _FACTORIES[_one_of("model", name, _FACTORIES)]
     known = inspect.signature(factory).parameters
@@ -122,6 +135,18 @@ def from_module(module: nn.Module) -> ReadyModel:
     if not isinstance(module, nn.Module):
         raise DpflError(f"from_module takes a torch.nn.Module, but got {type(module).__name__}.")
     return ReadyModel(copy.deepcopy(module), type(module).__name__)
+
+
+def described(model: Buildable | nn.Module | str) -> Buildable:
+    """A model by its name, a ready module, or a description as it is."""
+    if isinstance(model, str):
+        return from_name(model)
+    if isinstance(model, nn.Module):
+        return from_module(model)
+    if isinstance(model, type) or not hasattr(model, "build"):
+        given = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+        raise DpflError(f"A model is a name such as 'cnn', dpfl.models.cnn() or a ready torch.nn.Module, not {given}.")
+    return model
 
 
 def feature_map(model: object, shape: tuple[int, ...]) -> FeatureMap | None:
@@ -161,29 +186,3 @@ def _one_of(what: str, value: str, known: Iterable[str]) -> str:
         return value
     nearest = difflib.get_close_matches(str(value), names, n=1, cutoff=0.0)
     raise DpflError(f"Unknown {what} {value!r}; did you mean {nearest[0]!r}? Known: {', '.join(names)}.")
-
-
-def _import(path: str) -> Callable[..., object]:
-    place, _, attribute = path.partition(":")
-    try:
-        factory = getattr(importlib.import_module(place), attribute)
-    except Exception as error:  # an import runs the user's code, which can fail in any way
-        raise DpflError(
-            f"Cannot import the model {path!r} ({type(error).__name__}: {error}); "
-            'write it as "package.module:factory" and make the package importable.'
-        ) from error
-    if not callable(factory):
-        raise DpflError(f"{path!r} is not callable; name a function that returns a torch.nn.Module, or a Module class.")
-    return factory
-
-
-def _call(path: str, factory: Callable[..., object], options: dict[str, Any]) -> nn.Module:
-    try:
-        module = factory(**options)
-    except Exception as error:  # the user's code again
-        raise DpflError(
-            f"The model {path!r} failed with the options {options} ({type(error).__name__}: {error}); correct either."
-        ) from error
-    if not isinstance(module, nn.Module):
-        raise DpflError(f"The model {path!r} returned a {type(module).__name__}; it must return a torch.nn.Module.")
-    return module

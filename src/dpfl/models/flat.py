@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
@@ -71,6 +72,16 @@ class FlatModel:
 
     def read(self) -> Tensor:
         return self.vector.clone()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what training does not change: the module's structure, its layout, and the values of its constants."""
+        digest = hashlib.sha256(f"{self.module!r} {self.layout}".encode())
+        for name, tensor in chain(self.module.named_parameters(), self.module.named_buffers()):
+            if name not in self.layout.names:
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
 
     def arrange(self, x: Tensor) -> Tensor:
         """The batch in the memory order that the module runs fastest on; the numbers and the shape do not change."""

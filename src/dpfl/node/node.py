@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
-from dpfl.models import FlatModel
+from dpfl.models import Buildable, FlatModel
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import Holdings
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
@@ -32,16 +31,6 @@ from dpfl.privacy.randomness import scoped
 OPEN_LEDGERS = 256
 DIGESTED = 256
 """Rows that are copied at a time to digest a client's data."""
-
-
-class Buildable(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def options(self) -> Sequence[tuple[str, object]]: ...
-
-    def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ import torch
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.models import FlatModel, feature_map
+from dpfl.models import Buildable, FlatModel, feature_map
 from dpfl.models.build import built
 from dpfl.node.holdings import Holdings
 from dpfl.node.local import private_steps
-from dpfl.node.node import Buildable
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
 from dpfl.privacy import Flat, Gaussian, Poisson, Release

@@ -16,8 +16,7 @@ from torch import nn
 
 from dpfl.algorithms import PLANNED, options_of
 from dpfl.errors import DpflError
-from dpfl.models import from_module
-from dpfl.node.node import Buildable
+from dpfl.models import Buildable, described
 from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, exact
 from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
@@ -153,7 +152,7 @@ def plan(
     *,
     delta: float = 1e-5,
     sizes: Sequence[int] = (),
-    model: Buildable | nn.Module | None = None,
+    model: Buildable | nn.Module | str | None = None,
     shape: Sequence[int] = (),
     classes: int = 10,
     parameters: int | None = None,
@@ -173,7 +172,7 @@ def plan(
     if model is not None:
         if parameters is not None:
             raise DpflError("Give either a model or its parameters.")
-        work = Work(from_module(model) if isinstance(model, nn.Module) else model, tuple(shape), classes)
+        work = Work(described(model), tuple(shape), classes)
         parameters = work.parameters
         if seconds_per_round is not None and samples_per_second is None:
             samples_per_second, measured = float(f"{work.samples_per_second():.3g}"), work.name

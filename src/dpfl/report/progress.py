@@ -17,12 +17,10 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._accuracy = "-"
-        self.folder = "its folder"
         self.bar: Progress | None = None
 
     def start(self, job: Any) -> None:
         state, budget = job.coordinator.state, job.budget
-        self.folder = str(job.folder.path)
         self._allowed = "" if budget.epsilon is None or job.algorithm.unit == "none" else f" of {budget.epsilon:g}"
         total = budget.rounds or _rounds_left(job)
         for note in job.notes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -60,6 +62,12 @@ def write_atomically(path: Path, content: bytes, private: bool = False) -> None:
     temporary.replace(path)
 
 
+def new_path(name: str) -> Path:
+    """A folder for a run of this system, where none was asked for."""
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name.replace(':', '.')}-{now}-{secrets.token_hex(2)}"
+
+
 MEMORY = "memory."
 """Before the names of what a step policy remembers."""
 
@@ -69,10 +77,13 @@ class RunFolder:
         self.path = Path(path)
         self.ledgers = self.path / "ledger"
 
+    def begun(self) -> bool:
+        return _there(self.file("experiment.toml"))
+
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         folder = cls(path)
-        if _there(folder.file("experiment.toml")):
+        if folder.begun():
             raise DpflError(f"{path} holds a run already; choose another folder, or go on with it: dpfl run --resume {path}")
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
@@ -86,7 +97,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         folder = cls(path)
-        if not _there(folder.file("experiment.toml")):
+        if not folder.begun():
             raise DpflError(f"There is no run in {path}; `dpfl runs` lists those there are.")
         return folder
 

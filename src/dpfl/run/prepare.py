@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import importlib.metadata
 import platform
 import secrets
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,25 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset, Federation
 from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
-from dpfl.models import FlatModel, feature_map, from_module, refuse_batch_statistics
+from dpfl.models import Buildable, FlatModel, feature_map, refuse_batch_statistics
 from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
-from dpfl.node.node import Buildable, Site
+from dpfl.node.node import Site
 from dpfl.node.objectives import CrossEntropy, final_layer
+from dpfl.own import refuse_unreachable
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.run.accounts import Accounts, Meter, warnings_for
-from dpfl.run.folder import RunFolder, code_sha256, record_id, vector_sha256, without_none
+from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import rehearse
@@ -62,7 +60,7 @@ class Job:
 
 
 def prepare(
-    model: Buildable | nn.Module,
+    model: Buildable,
     federation: Federation,
     algorithm: Algorithm,
     budget: Budget,
@@ -83,21 +81,22 @@ def prepare(
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
-    described = from_module(model) if isinstance(model, nn.Module) else model
-    described = on_columns(described, federation.train.features)
-    source, federation = federation, with_features(described, federation)
-    flat = FlatModel(built(described, federation.shape, federation.classes, seed))
+    model = on_columns(model, federation.train.features)
+    source, federation, asked = federation, with_features(model, federation), algorithm
+    flat = FlatModel(built(model, federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
     algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
-    rehearse(described, flat, algorithm, federation.shape, federation.classes)
+    rehearse(model, flat, algorithm, federation.shape, federation.classes)
+    if workers > 1:
+        refuse_unreachable("model", model)
     by = _accountant(algorithm, federation, accountant)
 
     folder = _folder(algorithm, out, resume)
-    record = _record(algorithm, source, described, flat, budget, seed, entropy, noise, by, ledger, experiment)
+    record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, experiment)
     record = {"run": {"nonce": secrets.token_hex(16), "started": _now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
@@ -109,11 +108,12 @@ def prepare(
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
+        folder.save_checkpoint(fresh)  # the first weights of a module of the user's own are nowhere else
         folder.write_experiment(record | {"run": {"id": run} | record["run"]})
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
     site = Site(
-        run, described, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
+        run, model, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
         accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"],
     )  # fmt: skip
@@ -231,17 +231,17 @@ def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFo
         if out is None:
             raise DpflError("To resume a run, name its folder.")
         return RunFolder.open(Path(out))
-    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return RunFolder.create(Path(out) if out else Path("runs") / f"{algorithm.name}-{now}-{uuid.uuid4().hex[:4]}")
+    return RunFolder.create(Path(out) if out else new_path(algorithm.name))
 
 
 def _record(
-    algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget, seed: int, entropy: str,
-    noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+    asked: Algorithm, algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget,
+    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
         "experiment": dict(experiment or {}),
+        "asked": describe(asked),
         "resolved": {
             "seed": seed,
             "entropy": entropy,
@@ -261,7 +261,8 @@ def _record(
             "train": federation.train.sha256,
             "test": federation.test.sha256 if federation.test else None,
             "code": code_sha256(),
-            "model": hashlib.sha256(f"{flat.module!r} {vector_sha256(flat.vector)}".encode()).hexdigest(),
+            "model": flat.fingerprint,
+            "initial": vector_sha256(flat.vector),
         },
         "versions": {name: importlib.metadata.version(name) for name in VERSIONED} | {"python": platform.python_version()},
     }

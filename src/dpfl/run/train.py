@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import nn
 
+from dpfl import algorithms, models
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.engines import one_thread
-from dpfl.models import FlatModel
-from dpfl.node.node import Buildable
+from dpfl.models import Buildable, FlatModel
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.folder import Row, vector_sha256
 from dpfl.run.prepare import Job, prepare
@@ -42,6 +42,16 @@ class Result:
     warnings: Sequence[str] = ()
     """Those of the statement, and what is wrong with the model itself."""
 
+    def __repr__(self) -> str:
+        """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
+        accuracy = "not measured" if self.accuracy is None else f"{self.accuracy:.2%}"
+        proven = self.privacy.lines()[0][1]
+        whose = "" if self.privacy.unit == "none" else f" for one {self.privacy.unit}"
+        return (
+            f"Result(accuracy {accuracy} after {self.rounds} rounds, ended by {self.stopped_by}; "
+            f"proven{whose}: {proven}; in {self.folder})"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         numbers = {name: _finite(getattr(self, name)) for name in names}
@@ -56,9 +66,9 @@ class Result:
 
 
 def train(
-    model: Buildable | nn.Module,
+    model: Buildable | nn.Module | str,
     federation: Federation,
-    algorithm: Algorithm,
+    algorithm: Algorithm | str,
     budget: Budget,
     *,
     seed: int = 0,
@@ -79,7 +89,8 @@ def train(
     the clients, the privacy statement. The same seed gives the same model, on any number of workers, resumed or never stopped.
     """
     job = prepare(
-        model, federation, algorithm, budget, seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
+        models.described(model), federation, algorithms.described(algorithm), budget,
+        seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
         entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
         experiment=experiment,
     )  # fmt: skip

@@ -1,0 +1,133 @@
+"""The reference: every key of an experiment, every option of every system, every column and file of a run, a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from dpfl.algorithms import ALGORITHMS
+from dpfl.algorithms.catalog import describe_one
+from dpfl.data.partition import NAMES
+from dpfl.run.folder import COLUMNS
+
+KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "seed": "the same seed gives the same run; also deals the samples to clients, unless data.seed does",
+        "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, or the path of an .npz or of a table",
+        "data.data_dir": "where the data lies; else DPFL_DATA, else the user's cache",
+        "data.partition": "how the samples are dealt to clients; its options follow below",
+        "data.clients": "number of clients",
+        "data.public_clients": "clients more that are public: they help to choose, and are never trained on",
+        "data.classes": "number of classes, where no public test set tells",
+        "data.test_share": "share of the records to make public as a test set, where there is none",
+        "data.seed": "deals the samples to clients, so that runs with other seeds can share ledgers",
+        "data.names": "the clients' names, in their order; ledgers are theirs by name",
+        "model.name": 'a network of the catalogue, or "package.module:factory"; its options beside it',
+        "algorithm.name": 'a system, or "package.module:factory"; its options beside it',
+        "budget.epsilon": "training stops inside it; without a noise multiplier, noise is planned for it",
+        "budget.delta": "of the guarantee; well below one over the units that are protected",
+        "budget.rounds": "the most rounds",
+        "budget.bytes": "the most bytes sent both ways by a client's model and update, all clients together",
+        "budget.seconds": "the most seconds of rounds",
+        "privacy.accountant": "pld or rdp; by default the tightest that is proven for the release",
+        "privacy.ledger": "a folder of ledgers that runs share; else the run's own",
+        "privacy.entropy": "keyed (by the seed: repeatable) or system (the operating system's, for real data)",
+        "privacy.noise": "plain (float32) or secure (on a grid); by default secure with entropy = 'system'",
+        "engine.name": "local: all clients on this machine",
+        "engine.workers": "processes; the result is the same for any number",
+        "evaluate.every": "rounds from one evaluation on the test set to the next; by default a 25th of them",
+    }
+)
+MEASURES: Mapping[str, str] = MappingProxyType(
+    {
+        "round": "number of the round, from 1",
+        "steps": "local steps of a client in this round (tau)",
+        "iterations": "local steps of a client so far",
+        "clients": "clients in the round; the expected number where who was drawn is secret",
+        "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not evaluated",
+        "loss": "mean cross-entropy on the test set, in nats; empty where the round was not evaluated",
+        "epsilon": "proven upper bound on epsilon so far, at the budget's delta; empty where none is proven",
+        "clip": "the clip's level, an L2 norm, where it moves from round to round",
+        "bytes": "bytes sent both ways so far, all clients together",
+        "seconds": "seconds of rounds so far",
+    }
+)
+FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "experiment.toml": "the experiment as it was asked for and as it came to be; hashes of data, model and code; versions",
+        "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it left",
+        "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the sum of a round",
+        "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run --resume` goes on from it",
+        "metrics.sqlite": "a row a round, as it goes (table `rounds`); beside it -wal and -shm while it is open",
+        "metrics.parquet": "the same, when the run is over",
+        "model.safetensors": "the weights",
+        "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, proven, claimed",
+        "result.json": "what the run came to, with the statement",
+        "audit.json": "what `dpfl audit RUN` measured",
+        "audit-private.json": "what it showed of training samples: as private as they are",
+        "certificate.json": "what `dpfl certify RUN` signed; beside it a page to print",
+    }
+)
+
+
+def page(keys: Mapping[str, tuple[str, object]]) -> str:
+    """Markdown; the keys of an experiment with type and default."""
+    return "\n".join([*_head(), *_keys(keys), *_partitions(), *_systems(), *_run()]) + "\n"
+
+
+def _head() -> Iterator[str]:
+    yield "# Reference"
+    yield "\nMade from the code by `python scripts/reference.py`. `dpfl algorithms NAME` shows the options of one system."
+
+
+def _keys(keys: Mapping[str, tuple[str, object]]) -> Iterator[str]:
+    yield "\n## The experiment file\n"
+    rows = ((f"`{key}`", kind, shown(default), KEYS[key]) for key, (kind, default) in keys.items())
+    yield from table(("key", "type", "default", "meaning"), rows)
+
+
+def _partitions() -> Iterator[str]:
+    yield "\n## Partitions\n"
+    yield from table(("`data.partition`", "options", "what it does"), (_partition(name, how) for name, how in NAMES.items()))
+
+
+def _partition(name: str, how: type) -> tuple[str, str, str]:
+    fields = how.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    options = ", ".join(f"`{field.name}`" for field in fields) or "-"
+    return f"`{name}`", options, " ".join((how.__doc__ or "").split("\n\n")[0].split())
+
+
+def _systems() -> Iterator[str]:
+    yield "\n## Systems"
+    for name in ALGORITHMS:
+        system = describe_one(name)
+        yield f"\n### `{name}`\n\n{system['paper']}. {_proven(system['proven'])}\n"
+        options = system["options"].items()
+        rows = ((f"`{key}`", one["type"], shown(one["default"]), one["meaning"]) for key, one in options)
+        yield from table(("option", "type", "default", "meaning"), rows)
+
+
+def _proven(by_variant: Mapping[str, str]) -> str:
+    said = [f"{variant}: {proven}" for variant, proven in by_variant.items()]
+    return f"Proven, {'; '.join(said)}." if len(said) > 1 else f"Proven: {by_variant['sound']}."
+
+
+def _run() -> Iterator[str]:
+    yield "\n## A run's folder\n"
+    yield from table(("file", "what it holds"), ((f"`{file}`", text) for file, text in FILES.items()))
+    yield "\n## Columns of the metrics\n"
+    yield from table(("column", "meaning and unit"), ((f"`{name}`", MEASURES[name]) for name in COLUMNS))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |"
+
+
+def shown(default: object) -> str:
+    """A default as TOML has it; what need not be given is a dash."""
+    if default is None or default == ():
+        return "-"
+    return str(default).lower() if isinstance(default, bool) else str(default)

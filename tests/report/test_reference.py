@@ -1,0 +1,51 @@
+"""The reference is made from the code, whole, and as it is now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scripts.reference import DOCS, keys
+
+import dpfl
+from dpfl.algorithms import ALGORITHMS, options_of
+from dpfl.algorithms.meanings import MEANINGS, meaning
+from dpfl.data import Federation
+from dpfl.report.reference import FILES, KEYS, MEASURES, page
+from dpfl.run.folder import COLUMNS
+
+
+def test_every_option_of_every_system_has_a_line_and_every_line_an_option() -> None:
+    options = {(name, option) for name in ALGORITHMS for option in options_of(name)}
+    for name, option in options:
+        assert 5 < len(meaning(name, option)) < 120, (name, option)
+    known = {option for _, option in options} | {f"{name}.{option}" for name, option in options}
+    assert set(MEANINGS) <= known
+
+
+def test_every_key_and_column_has_a_line() -> None:
+    assert set(keys()) <= set(KEYS)
+    assert tuple(MEASURES) == COLUMNS
+
+
+def test_the_page_is_up_to_date() -> None:
+    """If this fails: python scripts/reference.py."""
+    assert (DOCS / "reference.md").read_text() == page(keys())
+
+
+@pytest.mark.parametrize("system", ["fedavg-dp", "dp-fedavg"])
+def test_every_file_of_a_run_is_in_the_reference(
+    train: Callable[..., dpfl.Result], federation: Federation, system: str
+) -> None:
+    result = train(federation, system, epsilon=8.0, rounds=1)
+    names = [re.escape(name).replace("NAME", r"[\w.-]+") for name in FILES]
+    for path in result.folder.rglob("*"):
+        if path.is_file():
+            place = path.relative_to(result.folder).as_posix()
+            assert any(re.fullmatch(rf"{name}(-wal|-shm)?", place) for name in names), place
+
+
+def test_the_readme_names_the_reference() -> None:
+    assert "docs/reference.md" in (Path(__file__).parents[2] / "README.md").read_text()
