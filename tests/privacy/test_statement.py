@@ -12,7 +12,8 @@ from dpfl.privacy.statement import figure
 
 KEYS = {
     "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
-    "releases", "stated", "assumptions", "noise", "warnings",
+    "releases", "stated", "assumptions", "noise", "warnings", "used",
+    "most",
 }  # fmt: skip
 
 
@@ -103,6 +104,14 @@ def test_assumptions_and_unaccounted_releases_have_a_line_each():
     both = statement(assumptions=("one", "two"), unaccounted=("three", "four"))
     assert [text for heading, text in both.lines() if heading == "assumes"] == ["one", "two"]
     assert [text for heading, text in both.lines() if heading == "not accounted for"] == ["three", "four"]
+
+
+def test_what_was_used_stands_beside_what_is_proven_where_it_is_less():
+    less = statement(used=1.1, most={"Gaussian noise, multiplier 1.1": 400})
+    assert json.loads(less.to_json())["used"] == 1.1
+    assert dict(less.lines())["used"].startswith("epsilon 1.1000")
+    assert dict(less.lines())["releases"] == "317 (at most 400) x Gaussian noise, multiplier 1.1"
+    assert "used" not in dict(statement(used=1.3571).lines())
 
 
 def test_a_warning_is_part_of_the_statement():

@@ -19,6 +19,7 @@ from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import REPLACE, decode, describe, encode, neighbours_of
+from dpfl.privacy.plans import bound
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
@@ -200,9 +201,9 @@ def claimed(found: Ended) -> Claimed:
 
 
 def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> Account:
-    """Epsilon from the debits of the ledger and from nothing else, those of other runs included."""
+    """Epsilon from the debits and plans of the ledger and from nothing else, those of other runs included."""
     with closing(Ledger.read(path)) as ledger:
-        debits, spent, unit = ledger.debits(), ledger.spent(), ledger.unit
+        debits, spent, unit = ledger.debits(), bound(ledger), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
     return Account(
         name=path.stem,

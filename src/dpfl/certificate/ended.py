@@ -80,6 +80,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         epsilon=resolved["budget"].get("epsilon"),
         warnings=warnings_for(algorithm.unit, clients, resolved["largest"], delta),
         reading=True,
+        timed=resolved["budget"].get("seconds") is not None,
     )
 
 

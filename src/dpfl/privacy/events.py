@@ -117,5 +117,10 @@ def less(spent: Spent, known: Spent) -> dict[Event, int]:
     return {event: count - known.get(event, 0) for event, count in spent.items() if count > known.get(event, 0)}
 
 
+def at_least(spent: Spent, floor: Spent) -> dict[Event, int]:
+    """The larger count of each."""
+    return {event: max(spent.get(event, 0), floor.get(event, 0)) for event in {**spent, **floor}}
+
+
 def add(spent: Spent, event: Event, count: int) -> dict[Event, int]:
     return add_all(spent, {event: count})

@@ -49,11 +49,16 @@ class PrivacyStatement:
     """Of what kind: "floating-point", "secure", or "none"."""
     warnings: tuple[str, ...] = ()
     """What makes the guarantee weaker than its figures look; part of the statement, so that nothing can leave it out."""
+    used: float | None = None
+    """Epsilon of what was released. Where that depends on what came out it is no guarantee: `proven` was fixed beforehand."""
+    most: Mapping[str, int] = field(default_factory=dict)
+    """The most releases of each kind that `proven` covers."""
 
     def to_dict(self) -> dict[str, object]:
         fields = asdict(self)
         fields["proven"] = figure(self.proven)
         fields["claimed"] = figure(self.claimed)
+        fields["used"] = figure(self.used)
         fields["per_client"] = {client: figure(epsilon) for client, epsilon in self.per_client.items()}
         return fields
 
@@ -63,13 +68,17 @@ class PrivacyStatement:
     def lines(self) -> list[tuple[str, str]]:
         """Heading and text, for the terminal and for pages."""
         rows = [("proven", self._proven()), ("claimed", self._claimed())]
+        if self.used is not None and self.used < self.proven < math.inf:
+            rows += [
+                ("used", f"epsilon {rounded_up(self.used):.4f} of it; that number follows what came out and is no guarantee")
+            ]
         if self.unit != "none":
             rows += [("unit", f"one {self.unit}; neighbours: {self.neighbours}")]
         rows += [("warning", warning) for warning in self.warnings]
         rows += [("adversary", self.adversary)]
         if self.noise in NOISE:
             rows += [("noise", NOISE[self.noise])]
-        rows += [("releases", f"{count} x {event}") for event, count in self.releases.items()]
+        rows += [("releases", f"{self._count(event)} x {event}") for event in {**self.releases, **self.most}]
         rows += [("not accounted for", release) for release in self.unaccounted]
         rows += [("assumes", assumption) for assumption in self.assumptions]
         return rows
@@ -81,6 +90,11 @@ class PrivacyStatement:
         low, high = (rounded_up(pick(spread, default=0.0)) for pick in (min, max))
         among = f"; clients {low:.4f} to {high:.4f}" if len(spread) > 1 else ""
         return f"epsilon {rounded_up(self.proven):.4f} at delta {self.delta:g} by {self.accountant}{among}"
+
+    def _count(self, event: str) -> str:
+        made = self.releases.get(event, 0)
+        most = self.most.get(event, made)
+        return f"{made} (at most {most})" if most > made else str(made)
 
     def _claimed(self) -> str:
         if self.claimed is None:

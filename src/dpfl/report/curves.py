@@ -39,7 +39,7 @@ def draw_groups(groups: Sequence[Group], path: Path) -> None:
     left.set(xlabel="round", ylabel="test accuracy, %")
     if shown:  # a band of two seeds is wider than the picture
         left.set_ylim(max(0.0, min(shown) - 10), min(100.0, max(shown) + 10))
-    right.set_xlabel("epsilon spent (proven upper bound)")
+    right.set_xlabel("epsilon used (upper bound)")
     for axis in (left, right):
         axis.grid(alpha=0.3)
     figure.legend(*left.get_legend_handles_labels(), loc="outside right center", fontsize="small")

@@ -41,7 +41,7 @@ class Live:
     def tell(self, row: Row) -> None:
         if row.accuracy is not None:
             self._accuracy = f"{row.accuracy:.2%}"
-        spent = "" if row.epsilon is None else f"  epsilon <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
+        spent = "" if row.epsilon is None else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
         measured = "" if self._every else f"  accuracy {self._accuracy}"
         text = f"tau {row.steps}{measured}{spent}  clients {row.clients}"
         if self.bar:

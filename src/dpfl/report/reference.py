@@ -46,7 +46,7 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "clients": "clients in the round; the expected number where who was drawn is secret",
         "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not evaluated",
         "loss": "mean cross-entropy on the test set, in nats; empty where the round was not evaluated",
-        "epsilon": "proven upper bound on epsilon so far, at the budget's delta; empty where none is proven",
+        "epsilon": "upper bound on the epsilon used so far, at the budget's delta; empty where none is proven",
         "clip": "the clip's level, an L2 norm, where it moves from round to round",
         "bytes": "bytes sent both ways so far, all clients together",
         "seconds": "seconds of rounds so far",

@@ -46,6 +46,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "delta": privacy.get("delta"),
         "accountant": privacy.get("accountant"),
         "proven": privacy.get("proven"),
+        "used": privacy.get("used"),
         "claimed": privacy.get("claimed"),
         "model_sha256": result.get("model_sha256"),
     }
@@ -76,7 +77,9 @@ def guarantee(row: Mapping[str, Any]) -> str:
     """Epsilon with its unit, delta and accountant, since a bare one says nothing."""
     if not isinstance(row["proven"], float):
         return word(row["proven"])
-    return f"{rounded_up(row['proven']):.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}"
+    used = row.get("used")
+    less = f"\nused {rounded_up(used):.4f}" if isinstance(used, float) and used < row["proven"] else ""
+    return f"{rounded_up(row['proven']):.4f} a {row['unit']}\n{row['delta']:g}, {row['accountant']}{less}"
 
 
 def word(value: Any) -> str:

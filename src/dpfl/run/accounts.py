@@ -18,6 +18,7 @@ from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
 from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
 from dpfl.privacy.ledgers import FEDERATION, Ledgers
+from dpfl.privacy.plans import bound
 
 Answer = TypeVar("Answer")
 
@@ -49,6 +50,8 @@ class Accounts:
     warnings: tuple[str, ...] = ()
     reading: bool = False
     """Of a run that has ended: its ledgers are read, and none is made."""
+    timed: bool = False
+    """Whether a clock may end the run."""
     names: Sequence[str] = ()
 
     @property
@@ -135,6 +138,29 @@ class Accounts:
         alike = None if self.algorithm.schedule else self.event
         return Meter(tuple(starts), spending, self.delta, self.accountant, end, alike)
 
+    def plan(self, remaining: Sequence[int]) -> list[int]:
+        """Where tau follows what is released, the most that this run can release is written down before its first release, and
+        proven is for that; once written it stays, so a resumed run may have less left than `remaining`."""
+        if self.algorithm.unit == "none" or not self.algorithm.steps.adaptive:
+            return list(remaining)
+        left = iter(remaining)
+        return self._ask(lambda ledger: self._planned(ledger, next(left)))
+
+    def _planned(self, ledger: Ledger, left: int) -> int:
+        for event, most in add_all(self.algorithm.before, self.algorithm.spending(left, self._population)).items():
+            if most and event not in ledger.plans().get(self.run, {}):
+                ledger.plan(self.run, event, most)
+        planned = ledger.plans().get(self.run, {}).get(self.event, 0)
+        return min(left, planned - self.algorithm.before.get(self.event, 0))
+
+    def _bounds(self) -> list[tuple[dict[Event, int], float]]:
+        """Of each account: the most that could have been released, and the epsilon that no debit can pass."""
+        return self._ask(lambda ledger: (bound(ledger), self._ceiling(ledger)))
+
+    def _ceiling(self, ledger: Ledger) -> float:
+        limits = [limit for limit in (ledger.limit, self.limit) if limit and limit.delta <= self.delta]
+        return min((limit.epsilon for limit in limits), default=math.inf)
+
     def check_kept(self, paid: Sequence[int]) -> None:
         """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
 
@@ -156,10 +182,14 @@ class Accounts:
         return answers
 
     def statement(self, randomness: Randomness) -> PrivacyStatement:
+        """Proven is what was fixed beforehand: the most that could have been released, inside the limits that hold."""
         if self.algorithm.unit == "none":
             return self._nothing()
-        spent = self.spent()
-        figures = [accountant(self.accountant).epsilon(events, self.delta) for events in spent]
+        spent, bounds, epsilon = self.spent(), self._bounds(), accountant(self.accountant).epsilon
+        used = [epsilon(events, self.delta) for events in spent]
+        figures = [
+            max(made, min(epsilon(most, self.delta), ceiling)) for made, (most, ceiling) in zip(used, bounds, strict=True)
+        ]
         claim = self.algorithm.claim
         claimed = [self._claimed(events) for events in spent]
         names = self.owners if self.algorithm.own_accounts else ["every client"]
@@ -177,14 +207,21 @@ class Accounts:
             releases=_releases(spent),
             stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
+            used=max(used),
+            most=_releases([most for most, _ in bounds]),
             noise=self.algorithm.noise,
-            warnings=self.warnings,
+            warnings=(*self.warnings, *self._unlimited()),
         )
 
     @property
     def _neighbours(self) -> str:
         assert self.algorithm.release is not None
         return self.algorithm.release.neighbours
+
+    def _unlimited(self) -> tuple[str, ...]:
+        if not self.algorithm.steps.adaptive or self.published or self.epsilon is not None:
+            return ()
+        return ("tau follows what is released, so proven is for all steps that could have been made; set budget.epsilon.",)
 
     def _claimed(self, spent: Spent) -> float | None:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
@@ -220,6 +257,8 @@ class Accounts:
             facts.append("clients do not add up what they know: of t together, only the other shares of the noise are unknown")
             alone = noise.multiplier / math.sqrt(shares)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
+        if self.timed and not self.algorithm.steps.adaptive:
+            facts.append("when the clock ends the run does not depend on the data")
         if isinstance(randomness, Keyed):
             facts.append(
                 "nobody knows the seed that the noise came from: whoever does can take the noise away; with real data set "

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One round, as the metrics hold it. `epsilon` is an upper bound while the run goes on."""
+    """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound while the run goes on."""
 
     round: int
     steps: int

@@ -105,6 +105,7 @@ def prepare(
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
     warnings = warnings_for(algorithm.unit, len(federation.sizes), max(federation.sizes), budget.delta)
     accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings)
+    accounts = replace(accounts, timed=budget.seconds is not None)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
@@ -308,7 +309,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
 def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:
     algorithm = accounts.algorithm
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
-    remaining = accounts.remaining(horizon)
+    remaining = accounts.plan(accounts.remaining(horizon))
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
     vector = model.read()

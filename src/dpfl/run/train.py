@@ -124,7 +124,7 @@ def finish(job: Job) -> Result:
     state, folder = job.coordinator.state, job.folder
     accuracy, loss = job.recorder.evaluate(state.model)
     privacy = job.accounts.statement(job.randomness)
-    history = job.recorder.finish(job.coordinator, accuracy, loss, None if math.isinf(privacy.proven) else privacy.proven)
+    history = job.recorder.finish(job.coordinator, accuracy, loss, _finite(privacy.used))
     model: FlatModel = job.recorder.model
     result = Result(
         run=job.run,

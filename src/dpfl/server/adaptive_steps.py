@@ -42,6 +42,7 @@ class Ali:
     gamma: str | float = 10.0
     mu: str | float = "released"
     whole_budget: bool = False
+    adaptive = True
 
     def __post_init__(self) -> None:
         _check_estimate("mu", self.mu, (*ESTIMATES, "paid"))
@@ -104,6 +105,7 @@ class Als:
 
     phi: float = 5e-5
     estimates: str = "released"
+    adaptive = True
     extra = 0
 
     def __post_init__(self) -> None:

@@ -60,6 +60,10 @@ class Seen:
 
 class Steps(Protocol):
     @property
+    def adaptive(self) -> bool:
+        """Whether tau follows from what is seen in the run."""
+
+    @property
     def asks_raw(self) -> bool:
         """Whether clients must send values without noise, which no epsilon covers."""
 
@@ -89,7 +93,7 @@ class Fixed:
     """The same tau in every round."""
 
     tau: int
-    asks_raw = asks_public = False
+    adaptive = asks_raw = asks_public = False
     extra = 0
 
     def __post_init__(self) -> None:
