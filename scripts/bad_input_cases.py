@@ -71,7 +71,11 @@ def settings() -> Iterator[Case]:
     for key, values in SETTINGS.items():
         for value in values:
             words = ("run", *small_flags(), "--set", "budget.rounds=1", "--set", f"{key}={value}", "--out", "new", "--quiet")
-            yield Case(f"setting: {key}={value[:40]}", words, (0, 2) if (key, value) in FINE else (2,))
+            yield Case(
+                f"setting: {key}={value if len(value) < 40 else value[:30] + value[-5:]}",
+                words,
+                (0, 2) if (key, value) in FINE else (2,),
+            )
     for value in ("", "=", "=3", "budget", "budget.rounds", "..=1", "budget.rounds=", f"{LONG}=1", "a=" + "[" * 5000):
         words = ("run", *small_flags(), "--set", "budget.rounds=1", "--set", value, "--out", "new", "--quiet")
         yield Case(f"setting: {value[:40]!r}", words)

@@ -55,6 +55,10 @@ class Outcome:
     faults: tuple[str, ...]
 
 
+class Late(BaseException):
+    """Which nothing on the way catches."""
+
+
 def play(case: Case, materials: Path) -> Outcome:
     """The case in a fresh folder with the materials in it."""
     with tempfile.TemporaryDirectory(prefix="dpfl-bad-") as place:
@@ -64,7 +68,7 @@ def play(case: Case, materials: Path) -> Outcome:
         try:
             with _limited(SECONDS), _inside(folder):
                 code, said = _answer(case, folder)
-        except TimeoutError:
+        except Late:
             code, said = -1, f"no answer within {SECONDS} s"
         seconds = time.monotonic() - begun
         return Outcome(case, code, said.strip(), seconds, tuple(_faults(case, code, said, folder)))
@@ -147,7 +151,7 @@ def _unpaid_for(folder: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def _limited(seconds: int) -> Iterator[None]:
     def late(*_: object) -> None:
-        raise TimeoutError
+        raise Late
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)

@@ -162,7 +162,7 @@ class Experiment(Section):
             budget=budget,
             seed=self.seed,
             out=out,
-            workers=workers or self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
+            workers=workers if workers is not None else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
             accountant=self.privacy.accountant,
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,

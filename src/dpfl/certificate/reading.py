@@ -11,7 +11,10 @@ from dpfl.run.folder import RunFolder
 
 def strict_json(text: str) -> Any:
     """No key twice, since a reader sees the first value and a program the last; no NaN, which is not JSON."""
-    return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
+    try:
+        return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
