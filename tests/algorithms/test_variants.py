@@ -163,7 +163,7 @@ def neighbours() -> tuple[Site, Site]:
 def said(site: Site, task: Task) -> dict[str, np.ndarray]:
     node = Node(site)
     try:
-        reply = node.work(task, node.model.read(), "model")
+        reply = node.work(task, node.model.read())
     finally:
         node.close()
     assert reply.raw is not None
@@ -189,7 +189,7 @@ def test_one_sample_moves_a_slope_by_twice_the_clip_at_most_and_its_noise_is_for
     vector, still = node.model.read(), replace(made.local, optimiser=replace(made.local.optimiser, rate=1e-12))
     asked = Task(0, 0, 1, still, Release(), made.samples, slope=True)
     with one_thread():
-        draws = [float(node.work(replace(asked, round=round), vector, "model").raw["slope"]) for round in range(200)]
+        draws = [float(node.work(replace(asked, round=round), vector).raw["slope"]) for round in range(200)]
     node.close()
     assert np.std(draws) == pytest.approx(2 * 0.1, rel=0.15), "a model that stays where it is has no slope but its noise"
 
@@ -267,7 +267,7 @@ def moved(made: dpfl.algorithms.Algorithm, sites: tuple[Site, Site], steps: int)
     for site in sites:
         node = Node(site)
         bare = replace(made.uploads, noise=None)
-        reply = node.work(Task(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read(), "model")
+        reply = node.work(Task(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read())
         updates.append(reply.update)
         node.close()
     return float((updates[0] - updates[1]).norm())
@@ -296,8 +296,8 @@ def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(
     site = opposites(5)[0]
     node = Node(site)
     vector, task = node.model.read(), Task(0, 0, 1, made.local, Release(), made.samples, upload=made.uploads)
-    bare = node.work(replace(task, upload=replace(made.uploads, noise=None)), vector, "model").update
-    draws = torch.stack([node.work(replace(task, round=round), vector, "model").update for round in range(40)])
+    bare = node.work(replace(task, upload=replace(made.uploads, noise=None)), vector).update
+    draws = torch.stack([node.work(replace(task, round=round), vector).update for round in range(40)])
     node.close()
     deviation = float((draws - bare).std())
     assert deviation == pytest.approx(made.uploads.multiplier * made.uploads.moves, rel=0.02)

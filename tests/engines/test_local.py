@@ -60,7 +60,7 @@ def order(*clients: int, round: int = 0, steps: int = 2) -> Order:
     samples = Release(Poisson(1.0), Flat(1.0), Gaussian(2.0))
     local = Local(SGD(0.1))
     tasks = tuple(Task(round, client, steps, local, Release(), samples) for client in clients)
-    return Order(round, steps, tasks, FlatModel(Mortal()).read() + round, f"model {round}")
+    return Order(round, steps, tasks, FlatModel(Mortal()).read() + round)
 
 
 @pytest.fixture(scope="module")

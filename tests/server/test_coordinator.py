@@ -1,6 +1,7 @@
 """The server's side of a round, driven with replies made by hand."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,14 @@ from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.node.task import Order, Reply
-from dpfl.privacy import Keyed, Ledger, Limit, Randomness, SystemEntropy, accountant
+from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.noise import AtLeast, gaussian_vector
 from dpfl.server.coordinator import Coordinator, Federated, State, _digest
+from dpfl.server.schedules import Decay
+from dpfl.server.steps import Fixed
+from dpfl.server.weights import BySize, Uniform
 
 CLIENTS = 4
 
@@ -365,3 +369,58 @@ def test_a_resumed_run_expects_rounds_as_long_as_they_were_on_average(monkeypatc
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     assert coordinator(fedavg(), budget=Budget(seconds=11.0), round=4, seconds=8.0).next_order() is not None
     assert coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_order() is None
+
+
+class Heavy(BySize):
+    def of(self, declared: Sequence[int], answers: Any = None) -> Tensor:
+        return torch.tensor([1.0, self.odd, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("odd", [1.001, 40.0, -0.5, math.nan, math.inf])
+@pytest.mark.parametrize("algorithm", [dp_fedavg(noise_multiplier=1.0), fedavg_dp(noise_multiplier=1.0)])
+def test_fault_weights_that_the_noise_was_not_made_for(tmp_path: Path, algorithm: Algorithm, odd: float) -> None:
+    """A weight of 40 moves the sum by 40 clips, and the noise is for one."""
+    weights = type("Odd", (Heavy,), {"odd": odd})()
+    with pytest.raises(DpflError, match="a weight from 0 to 1"):
+        coordinator(replace(algorithm, weights=weights), tmp_path)
+    ledger = Ledger.read(tmp_path / "federation.sqlite")
+    assert ledger.spent() == {}, "before anything was paid"
+    ledger.close()
+
+
+def test_weights_of_another_number_of_clients_and_a_divisor_of_nothing_are_refused() -> None:
+    short = type("Short", (BySize,), {"of": lambda self, declared, answers=None: torch.ones(2)})()
+    empty = type("Empty", (Uniform,), {"usual": lambda self, declared: 0.0})()
+    for weights, words in ((short, "a weight from 0 to 1"), (empty, "usual weight")):
+        with pytest.raises(DpflError, match=words):
+            coordinator(replace(fedavg(), weights=weights))
+
+
+@pytest.mark.parametrize("tau", [0, -2, 1.5])
+def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any) -> None:
+    policy = type("Idle", (Fixed,), {"next": lambda self, now: tau})(2)
+    with pytest.raises(DpflError, match="at least 1 step a round"):
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
+
+
+class Lying(Decay):
+    """Says one multiplier beforehand, and has another when the round comes."""
+
+    def now(self, first: Release, round: int, memory: Any) -> Release:
+        return self.made(first, round)
+
+
+LIES = {
+    "less noise than it said": lambda self, first, round: first.with_noise(0.5),
+    "a floor that rises with what was released": lambda self, first, round: replace(first, noise=AtLeast(9.0, 8.0)),
+    "another draw": lambda self, first, round: replace(self.least(first, round), sampling=Poisson(0.9)),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_fault_a_schedule_whose_round_is_not_counted_as_it_said_beforehand(lie: str) -> None:
+    schedule = type("Lies", (Lying,), {"made": LIES[lie]})(rounds=100)
+    with pytest.raises(DpflError, match="as it said beforehand"):
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_order()
+    honest = coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=Decay(rounds=100)))
+    assert honest.next_order() is not None

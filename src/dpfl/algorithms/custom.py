@@ -100,7 +100,7 @@ def _clip(name: str, level: float, where: str, weights: str, quantile: float, co
         "public-median": PublicMedian(level),
     }
     chosen = choose("clipping", name, parts)
-    if isinstance(chosen, Quantile | PublicMedian) and where != "round":
+    if chosen.adapts_to and where != "round":
         raise DpflError(f"clipping = {name!r} adapts a level to clients, round by round; use it with where = 'round'.")
     return chosen
 

@@ -66,7 +66,7 @@ class Clients:
         return updates[WITH] - updates[WITHOUT]
 
     def update(self, node: Node, task: Task) -> np.ndarray:
-        update = node.work(task, self.vector, "").update
+        update = node.work(task, self.vector).update
         assert update is not None
         return update.numpy().copy()  # its memory may be used again
 

@@ -20,6 +20,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.audit.rounds import Ground, Round, linear, play
 from dpfl.node.task import Reply
 from dpfl.privacy import All, Keyed, PublicMedian, Release
+from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise")
@@ -89,9 +90,11 @@ def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorit
 
 
 def with_everyone(algorithm: Algorithm) -> Algorithm:
-    """Everyone is drawn, every time or in its turn, so that neighbours always differ."""
+    """Everyone is drawn, every time or in its turn, so that neighbours always differ; uploads move by all of their clip."""
 
     def drawn(release: Release) -> Release:
+        if isinstance(release, Upload):
+            return replace(release, moves=max(release.moves, release.apart))
         return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
 
     return with_releases(algorithm, drawn)

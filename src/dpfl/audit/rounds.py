@@ -6,7 +6,7 @@ import copy
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -93,7 +93,8 @@ def _play(
     state = State(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
     kept, played = _Recording(), []
     own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.own_accounts else None
-    with closing(local_engine(ground.site(randomness, own), flat.layout.size)) as engine:
+    site = replace(ground.site(randomness, own), policy=made.policy, public=public)
+    with closing(local_engine(site, flat.layout.size)) as engine:
 
         def ask(order: Order) -> list[Reply]:
             replies = engine.run(order)

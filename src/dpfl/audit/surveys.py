@@ -57,7 +57,7 @@ class Question:
             node.close()
 
     def _answer(self, node: Node, task: Task) -> float:
-        raw = node.work(task, self.vector, "").raw
+        raw = node.work(task, self.vector).raw
         assert raw is not None
         return self.read(dict(raw))
 

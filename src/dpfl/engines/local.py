@@ -58,7 +58,7 @@ class InProcess:
             return [self._reply(order, task, row) for task, row in zip(order.tasks, self._updates, strict=False)]
 
     def _reply(self, order: Order, task: Task, row: Tensor) -> Reply:
-        reply = _work(self._node, task, order.vector, order.digest, order.corrections.get(task.client))
+        reply = _work(self._node, task, order.vector, order.corrections.get(task.client))
         return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
     def close(self) -> None:
@@ -70,10 +70,10 @@ def _room(updates: Tensor, clients: int) -> Tensor:
     return updates if len(updates) >= clients else torch.empty(clients, updates.shape[1])
 
 
-def _work(node: Node, task: Task, vector: Tensor, digest: str, correction: Tensor | None) -> Reply:
+def _work(node: Node, task: Task, vector: Tensor, correction: Tensor | None) -> Reply:
     """A client's failure costs that client's reply, not the round; what the user must mend ends the run."""
     try:
-        return node.work(task, vector, digest, correction)
+        return node.work(task, vector, correction)
     except DpflError:
         raise
     except Exception as error:
@@ -103,9 +103,9 @@ def _serve(station: _Station, connection: Connection) -> None:
     try:
         node = station.node()
         while True:
-            task, digest, correction = connection.recv()
+            task, correction = connection.recv()
             added = None if correction is None else torch.from_numpy(correction)
-            reply, slot = _work(node, task, vector, digest, added), next(slots)
+            reply, slot = _work(node, task, vector, added), next(slots)
             if reply.update is not None:
                 slot.copy_(reply.update)
                 reply = replace(reply, update=None)
@@ -145,7 +145,7 @@ class _Worker:
     def give(self, task: Task, order: Order) -> None:
         """A worker that died while it had nothing to do is started again first."""
         correction = order.corrections.get(task.client)
-        message = task, order.digest, None if correction is None else correction.numpy()
+        message = task, None if correction is None else correction.numpy()
         try:
             self.connection.send(message)
         except OSError:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from torch import Tensor
+
+ROWS = 256
+"""Rows that are copied at a time to read all of a client's data."""
 
 
 @dataclass(frozen=True)
@@ -23,3 +29,24 @@ class Holdings:
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         chosen = self.rows[batch]
         return self.x[chosen], self.y[chosen]
+
+
+@dataclass(frozen=True)
+class Questioned:
+    """A client that is asked about what it has, beside what is public of it."""
+
+    data: Holdings
+    classes: int
+    declared: int
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.data.y[self.data.rows].numpy()
+
+    @property
+    def blocks(self) -> Iterator[Tensor]:
+        return (self.data.x[part].flatten(1) for part in self.data.rows.split(ROWS))
+
+    @property
+    def features(self) -> int:
+        return self.data.x[0].numel()

@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -16,12 +16,13 @@ from torch import Tensor
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import Buildable, FlatModel
 from dpfl.node.drift import Drift
-from dpfl.node.holdings import Holdings
+from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
+from dpfl.node.policy import Policy
 from dpfl.node.task import Reply, Task
-from dpfl.privacy import Keyed, Ledger, NoClip, Randomness, Refused, Release
-from dpfl.privacy.clip import Clip, Groups, Model, clip_vector
+from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
+from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
@@ -47,6 +48,9 @@ class Site:
     randomness: Randomness
     ledgers: Ledgers | None = None
     fingerprint: str = ""
+    policy: Policy = field(default_factory=Policy)
+    public: Sequence[int] = ()
+    """Clients whose data is nobody's secret."""
 
 
 class Node:
@@ -60,12 +64,15 @@ class Node:
         self._ledgers: dict[int, Ledger] = {}
         self._epochs: dict[int, int] = {}
         self._digests: dict[int, str] = {}
+        self._digested: tuple[Tensor, str] | None = None
         self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
-    def work(self, task: Task, vector: Tensor, digest: str, correction: Tensor | None = None) -> Reply:
+    def work(self, task: Task, vector: Tensor, correction: Tensor | None = None) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
+        if refusal := self._refusal(task):
+            return Reply(task.client, refused=refusal)
         paid = self._paid(task)
-        name = self._release_name(task, digest, correction) if paid or task.clients.shared_by else ""
+        name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
             return self._reply(task, vector, randomness, correction)
@@ -81,6 +88,12 @@ class Node:
         writing.result()
         return reply
 
+    def _refusal(self, task: Task) -> str:
+        """The owner's word, where it keeps a ledger and has something to hide."""
+        if self.site.ledgers is None or task.client in self.site.public:
+            return ""
+        return self.site.policy.refusal(task)
+
     def _paid(self, task: Task) -> tuple[Event, int] | None:
         """What this client's own ledger pays for the task, and how often."""
         if self.site.ledgers is None:
@@ -88,7 +101,7 @@ class Node:
         if task.survey:
             return None if task.survey.trusted else (task.survey.event, 1)
         if task.upload and task.upload.private:
-            return task.upload.event(1), 1
+            return gaussian(0.0) if task.raw else task.upload.event(1), 1
         if task.samples and task.samples.private:
             event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
             return event, task.steps + task.slope
@@ -149,18 +162,16 @@ class Node:
         """The clipped difference, or the difference to the clipped model."""
         layout = self.model.layout
         ends = (*layout.offsets, layout.size)
-        if isinstance(clip, Model):
+        if clip.bounds == "model":
             clipped, inside = clip_vector(self.model.vector, clip, layout.names, ends, out=self._room)
             return clipped.sub_(vector), inside
         update = torch.sub(self.model.vector, vector, out=self._room)
-        return (update, True) if isinstance(clip, NoClip) else clip_vector(update, clip, layout.names, ends, out=update)
+        return (update, True) if clip.bounds == "nothing" else clip_vector(update, clip, layout.names, ends, out=update)
 
     def _answer(self, task: Task, survey: Survey | MeanSurvey, randomness: Randomness) -> np.ndarray:
-        rng, rows = _keyed(randomness, task, "survey"), self.site.clients[task.client]
-        if isinstance(survey, MeanSurvey):
-            blocks = (self.site.x[part].flatten(1) for part in rows.split(DIGESTED))
-            return survey.answer(blocks, self.site.x[0].numel(), self.site.declared[task.client], rng)
-        return survey.answer(self.site.y[rows].numpy(), self.site.classes, rng)
+        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        asked = Questioned(data, self.site.classes, self.site.declared[task.client])
+        return survey.ask(asked, _keyed(randomness, task, "survey"))
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
@@ -222,14 +233,21 @@ class Node:
         limit = self.site.ledgers.limit if self.site.ledgers else None
         return self._ledger(task.client).begin(self.site.run, entry, event, count, limit, task.horizon)
 
-    def _release_name(self, task: Task, digest: str, correction: Tensor | None) -> str:
+    def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0)
-        text = f"{asked!r}|{digest}|{self.site.fingerprint}|{self._data_digest(task.client)}"
+        text = f"{asked!r}|{self._model_digest(vector)}|{self.site.fingerprint}|{self._data_digest(task.client)}"
         name = hashlib.blake2b(text.encode(), digest_size=16)
         if correction is not None:
             name.update(correction.contiguous().numpy().data)
         return name.hexdigest()
+
+    def _model_digest(self, vector: Tensor) -> str:
+        """Of the model that came, whatever is said of it; to compare its bits with the last's costs a seventh of a digest."""
+        bits = vector.contiguous().view(torch.int32)
+        if self._digested is None or not torch.equal(bits, self._digested[0]):
+            self._digested = bits.clone(), hashlib.blake2b(bits.numpy().data, digest_size=16).hexdigest()
+        return self._digested[1]
 
     def _data_digest(self, client: int) -> str:
         if client not in self._digests:

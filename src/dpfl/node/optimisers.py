@@ -21,6 +21,10 @@ class Optimiser(Protocol):
     @property
     def rate(self) -> float: ...
 
+    @property
+    def linear(self) -> bool:
+        """Whether its steps add up to -rate times the sum of the gradients, and can be read as that."""
+
     def start(self) -> Step:
         """A fresh optimiser: clients keep nothing from one round to the next."""
 
@@ -33,6 +37,7 @@ def _check(rate: float) -> None:
 @dataclass(frozen=True)
 class SGD:
     rate: float
+    linear = True
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -49,6 +54,7 @@ class PlannedSGD:
     """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run."""
 
     walk: float
+    linear = False
 
     def __post_init__(self) -> None:
         if not self.walk > 0:
@@ -66,6 +72,7 @@ class PlannedSGD:
 class Momentum:
     rate: float
     beta: float = 0.9
+    linear = False
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -87,6 +94,7 @@ class Adam:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    linear = False
 
     def __post_init__(self) -> None:
         _check(self.rate)
@@ -112,6 +120,7 @@ class Adam:
 class AdaGrad:
     rate: float
     epsilon: float = 1e-8
+    linear = False
 
     def __post_init__(self) -> None:
         _check(self.rate)

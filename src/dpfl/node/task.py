@@ -35,6 +35,17 @@ class Local:
             raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
 
 
+def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> float:
+    """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
+    own share of it, in those after by all of it, since the models differ. No other training has a bound here.
+    """
+    if samples is None or samples.realised or samples.clip.bounds not in ("norm", "layers"):
+        return math.inf
+    if not local.optimiser.linear or local.prox:
+        return math.inf
+    return 2 * local.optimiser.rate * samples.clip.level * (steps - 1 + samples.sampling.largest_share)
+
+
 @dataclass(frozen=True)
 class Task:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
@@ -70,7 +81,6 @@ class Order:
     steps: int
     tasks: tuple[Task, ...]
     vector: Tensor
-    digest: str
     corrections: Mapping[int, Tensor] = field(default_factory=dict)
 
 

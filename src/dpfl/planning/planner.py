@@ -13,7 +13,7 @@ from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import Spent, add_all
-from dpfl.privacy.noise import Planned, check_multiplier
+from dpfl.privacy.noise import check_multiplier
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def afford(
 def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by: str | None) -> Algorithm:
     """The algorithm with the least noise that lets it make all of its rounds within epsilon."""
     release = algorithm.release
-    if release is None or not isinstance(release.noise, Planned):
+    if release is None or not release.planned:
         return algorithm
     if budget.epsilon is None or budget.rounds is None:
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
@@ -32,6 +32,14 @@ class Clip(Protocol):
     def level(self) -> float:
         """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding or removing one."""
 
+    @property
+    def bounds(self) -> str:
+        """What has that norm: the vector ("norm"), its "layers" each, its "coefficients", the whole "model", or "nothing"."""
+
+    @property
+    def adapts_to(self) -> str:
+        """What the level follows from round to round: a paid "count", "public" clients, or nothing ("")."""
+
     def groups(self, names: Sequence[str]) -> Groups:
         """Which entries of the layout share a bound."""
 
@@ -45,6 +53,18 @@ class Measuring(Protocol):
 
     def norms(self, rows: Tensor) -> Tensor:
         """What is bounded, for each row (units, n)."""
+
+
+@runtime_checkable
+class Adapting(Protocol):
+    """A clip whose level follows what it adapts to."""
+
+    def adapt(self, seen: Any, /) -> Clip:
+        """For the next round, by what was seen in this one."""
+
+
+def adapted(clip: Clip, seen: Any) -> Clip:
+    return clip.adapt(seen) if isinstance(clip, Adapting) else clip
 
 
 def check_level(level: float) -> None:
@@ -67,6 +87,8 @@ class Flat:
     """One bound on the whole vector."""
 
     level: float
+    bounds = "norm"
+    adapts_to = ""
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -83,6 +105,8 @@ class PerLayer:
     """The same bound for every layer, chosen so that the whole vector keeps the level: C / sqrt(layers) each."""
 
     level: float
+    bounds = "layers"
+    adapts_to = ""
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -110,12 +134,14 @@ class Quantile:
     quantile: float = 0.5
     rate: float = 0.2
     count_noise: float = 4.0
+    bounds = "norm"
+    adapts_to = "count"
 
     def __post_init__(self) -> None:
         check_level(self.level)
         if not 0 < self.quantile < 1:
             raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
-        if not self.count_noise > 0:
+        if not 0 < self.count_noise < math.inf:
             raise DpflError(f"count_noise must be above 0, not {self.count_noise}; a twentieth of the cohort is usual.")
         if not 0 < self.rate < math.inf:
             raise DpflError(f"The rate of the quantile must be a positive number, not {self.rate}; 0.2 is usual.")
@@ -147,6 +173,8 @@ class PublicMedian:
     """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
 
     level: float = 1.0
+    bounds = "norm"
+    adapts_to = "public"
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -166,12 +194,16 @@ class PublicMedian:
 class Model(Flat):
     """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
 
+    bounds = "model"
+
 
 @dataclass(frozen=True)
 class NoClip:
     """No bound: nothing private can be said of a sum of such vectors."""
 
     level: float = math.inf
+    bounds = "nothing"
+    adapts_to = ""
 
     def groups(self, names: Sequence[str]) -> Groups:
         return together(names)

@@ -47,6 +47,8 @@ class HaarClip:
     by_layer: bool = False
     energies: tuple[float, ...] = ()
     ends: tuple[int, ...] = ()
+    bounds = "coefficients"
+    adapts_to = ""
 
     def __post_init__(self) -> None:
         check_level(self.level)

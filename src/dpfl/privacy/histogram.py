@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +15,9 @@ from dpfl.lazy import torch
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
 from dpfl.privacy.noise import check_multiplier
 from dpfl.privacy.secure_noise import secure_sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SENSITIVITY = {ADD_REMOVE: 1.0, REPLACE: math.sqrt(2)}
 """L2 sensitivity of a vector of counts: one count moves by one, or two do."""
@@ -53,6 +58,25 @@ def private_histogram(
     return distribution(np.maximum(noisy, 0.0))
 
 
+class Asked(Protocol):
+    """A client that is asked about its samples: the labels, the samples as rows, some at a time, and what is public of them."""
+
+    @property
+    def labels(self) -> np.ndarray: ...
+
+    @property
+    def blocks(self) -> Iterable[Tensor]: ...
+
+    @property
+    def classes(self) -> int: ...
+
+    @property
+    def features(self) -> int: ...
+
+    @property
+    def declared(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class Survey:
     """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none.
@@ -72,8 +96,15 @@ class Survey:
         return replace(self, secure=True)
 
     @property
+    def exact(self) -> bool:
+        return self.multiplier is None
+
+    @property
     def event(self) -> Event:
         return gaussian(self.multiplier or 0.0)
+
+    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+        return self.answer(data.labels, data.classes, rng)
 
     def answer(self, labels: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
         counts = np.bincount(labels, minlength=classes)

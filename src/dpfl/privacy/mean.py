@@ -12,6 +12,7 @@ import numpy as np
 from dpfl.lazy import torch
 from dpfl.privacy.clip import MARGIN
 from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.histogram import Asked
 from dpfl.privacy.noise import check_multiplier, gaussian_vector
 from dpfl.privacy.secure_noise import secure_sum
 
@@ -29,7 +30,7 @@ class MeanSurvey:
 
     multiplier: float
     secure: bool = False
-    trusted = False
+    trusted = exact = False
 
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the mean")
@@ -40,6 +41,9 @@ class MeanSurvey:
     @property
     def event(self) -> Event:
         return gaussian(self.multiplier)
+
+    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+        return self.answer(data.blocks, data.features, data.declared, rng)
 
     def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.errors import DpflError
-from dpfl.privacy.clip import Clip, Model, NoClip, Quantile
+from dpfl.privacy.clip import Clip, NoClip, Quantile
 from dpfl.privacy.events import REPLACE, Event, gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
@@ -34,8 +34,8 @@ class Release:
 
     `shared_by` clients each add their share of the noise where they are, for a server that only ever sees the sum (secure
     aggregation); one of them can subtract its own, so the noise counts as that of the others. By default the noise is added in
-    one place. `realised` divides by the batch that was drawn, and leaves an
-    empty one out, as some papers print it; no accountant covers that.
+    one place. `realised` divides by the batch that was drawn, and leaves an empty one out, as some papers print it; no
+    accountant covers that.
     """
 
     sampling: Sampling = field(default_factory=All)
@@ -46,22 +46,33 @@ class Release:
     of_models = False
 
     def __post_init__(self) -> None:
-        if self.noise is not None and isinstance(self.clip, NoClip):
+        if self.private and self.clip.bounds == "nothing":
             raise DpflError("Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.")
-        if self.noise is not None and isinstance(self.clip, Model) and not self.of_models:
+        if self.private and self.clip.bounds == "model" and not self.of_models:
             raise DpflError("Noise on clipped models has no proof here; clip the difference instead.")
+        if self.private and self.clip.bounds == "coefficients" and not isinstance(self._kind, HaarNoise):
+            raise DpflError("A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.")
         if self.shared_by is not None and self.shared_by < 2:
             raise DpflError(
                 f"Noise must be shared by at least 2 clients, not {self.shared_by}: each of them can subtract its own share."
             )
         if isinstance(self._kind, BandedNoise) != isinstance(self.sampling, Cyclic):
             raise DpflError("Noise that later rounds take back needs clients in fixed turns, and they need such noise.")
-        if self.shared_by is not None and isinstance(self.clip, Quantile):
+        if self.shared_by is not None and self.clip.adapts_to == "count":
             raise DpflError("Quantile clipping needs its noise at the server; choose noise = 'server' or a fixed clip.")
+        if self.whole_run and (self.clip.adapts_to or self.shared_by):
+            raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
+        if self.clip.adapts_to == "count" and isinstance(self._kind, HaarNoise):
+            raise DpflError("The count of quantile clipping is one release with Gaussian noise; use that, or a fixed clip.")
 
     @property
     def private(self) -> bool:
         return self.noise is not None
+
+    @property
+    def planned(self) -> bool:
+        """Whether its noise is still to be found from a budget."""
+        return isinstance(self.noise, Planned)
 
     @property
     def secure(self) -> bool:
@@ -99,6 +110,11 @@ class Release:
     def whole_run(self) -> bool:
         """Whether all rounds are one release."""
         return isinstance(self._kind, BandedNoise)
+
+    @property
+    def correlated(self) -> BandedNoise | None:
+        """Its noise, where later rounds take it back."""
+        return self.noise if isinstance(self.noise, BandedNoise) else None
 
     def over(self, rounds: int, population: int) -> Release:
         """The release for a run of so many rounds; only noise that is taken back later has to know."""
@@ -202,10 +218,26 @@ class Upload(Release):
         super().__post_init__()
         if not 0 < self.moves < math.inf:
             raise DpflError("The noise of an upload needs a bound on how far one unit moves it; give a positive number.")
-        if isinstance(self.clip, Model) and self.moves < 2 * self.clip.level:
-            raise DpflError("Two clipped models can be twice the clip apart; give the upload at least that as its bound.")
         if self.protects not in ("sample", "client"):
             raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
+        if self.sampling != All():
+            raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
+        if self.shared_by is not None or self.realised:
+            raise DpflError("An upload has all of its noise, and is divided by nothing: shared_by and realised are not for it.")
+        if self.protects == "client" and not self.covers(self.apart):
+            raise DpflError(
+                f"Two uploads inside the clip can be twice its level apart, but moves = {self.moves:g}; give at least "
+                f"{self.apart:g}."
+            )
+
+    @property
+    def apart(self) -> float:
+        """How far two uploads of one client can be apart, whatever its data: twice the clip."""
+        return 2 * self.clip.level
+
+    def covers(self, distance: float) -> bool:
+        """Whether the noise is made for so far a move; the last digits are the clip's own margin."""
+        return self.moves >= distance * (1 - 1e-9)
 
     @property
     def neighbours(self) -> str:

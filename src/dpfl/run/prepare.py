@@ -27,7 +27,7 @@ from dpfl.node.node import Site
 from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.own import refuse_unreachable
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
-from dpfl.privacy import Budget, FixedSize, Keyed, Limit, PublicMedian, Randomness, SystemEntropy
+from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.run.accounts import Accounts, Meter, warnings_for
@@ -113,13 +113,13 @@ def prepare(
         folder.write_experiment(record | {"run": {"id": run} | record["run"]})
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
+    public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     site = Site(
         run, model, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
-        accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"],
+        accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"], policy=algorithm.policy, public=public,
     )  # fmt: skip
     engine = local_engine(site, flat.layout.size, workers)
-    public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
     metrics = folder.metrics()
@@ -188,7 +188,7 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     if algorithm.schedule and algorithm.schedule.follows and federation.test is None:
         raise DpflError(f"{algorithm.name} follows the loss on a public test set: give the data one (x_test and y_test).")
     _check_noise(algorithm, federation)
-    if isinstance(algorithm.clients.clip, PublicMedian) and not federation.public:
+    if algorithm.clients.clip.adapts_to == "public" and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
@@ -202,9 +202,9 @@ def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
-    if isinstance(batches, FixedSize) and batches.size > (least := min(federation.sizes)):
+    if batches and batches.least > (least := min(federation.sizes)):
         raise DpflError(
-            f"Batches have {batches.size} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
+            f"Batches have {batches.least} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
             "clients more."
         )
 

@@ -65,7 +65,7 @@ def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tens
     task = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
     node = Node(site)
     try:
-        return node.work(task, model.read(), "rehearsal")
+        return node.work(task, model.read())
     except DpflError:
         raise
     except Exception as error:

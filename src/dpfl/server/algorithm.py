@@ -7,17 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from dpfl.errors import DpflError
 from dpfl.models import Layout
-from dpfl.node.objectives import CrossEntropy
-from dpfl.node.optimisers import SGD
+from dpfl.node.policy import Policy
 from dpfl.node.task import Local
-from dpfl.privacy import Flat, PerLayer, Release, accountant
+from dpfl.privacy import Release, accountant
 from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.noise import Gaussian, Planned
+from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.release import Upload
 from dpfl.server.kept import Controls, Kept, LastModels
+from dpfl.server.rules import check
 from dpfl.server.schedules import Schedule
-from dpfl.server.steps import Fixed, Steps
+from dpfl.server.steps import Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform, Weights
 
@@ -43,7 +43,7 @@ class Algorithm:
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
     those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
-    once, for models that subtract it.
+    once, for models that subtract it. Parts that cannot be together are refused (`server/rules.py`).
     """
 
     name: str
@@ -62,73 +62,7 @@ class Algorithm:
     centre: MeanSurvey | None = None
 
     def __post_init__(self) -> None:
-        private = [release for release in (self.samples, self.uploads, self.clients) if release and release.private]
-        if len(private) > 1:
-            raise DpflError("Noise on samples, uploads and clients at once has no single unit; choose one of them.")
-        if self.clients.shared_by and not isinstance(self.weights, Uniform):
-            raise DpflError("Noise shared over clients needs uniform weights; weigh by size only with noise at the server.")
-        if not isinstance(self.steps, Fixed):
-            self._check_adaptive()
-        self._check_survey()
-        self._check_schedule()
-        if self.centre and self.scale != "step":
-            raise DpflError("The mean of the samples has noise for one sample; ask for it where steps have that noise, too.")
-        if self.controls and (self.scale == "round" or not isinstance(self.local.optimiser, SGD)):
-            raise DpflError("Control variates are read off single updates of plain SGD; use them with noise at the clients.")
-        self._check_objective()
-        survey = self.weights.survey
-        shown = survey and survey.multiplier is None and not survey.trusted
-        exact = (self.steps.asks_raw, self.samples and self.samples.realised, shown)
-        if any(exact) != bool(self.leaks):
-            raise DpflError("What a system releases without noise must be named in its leaks, and nothing else.")
-        if self.variant == "sound" and self.leaks:
-            raise DpflError(f"A sound system releases nothing without noise, but this one does: {'; '.join(self.leaks)}.")
-
-    def _check_survey(self) -> None:
-        survey = self.weights.survey
-        if survey and survey.trusted != (self.scale == "round"):
-            raise DpflError(
-                "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere."
-            )
-        if survey and not survey.trusted and self.unit == "client":
-            raise DpflError(
-                "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly."
-            )
-
-    def _check_schedule(self) -> None:
-        if self.schedule is None:
-            return
-        release = self.release
-        if release is None or self.scale == "upload" or not isinstance(release.clip, Flat) or not isinstance(self.steps, Fixed):
-            raise DpflError("A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.")
-        if self.schedule.follows and self.scale != "step":
-            raise DpflError("A clip that follows the clients' noisy gradients needs noise in their steps.")
-
-    def _check_objective(self) -> None:
-        if self.samples and self.local.objective != CrossEntropy():
-            raise DpflError(
-                "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the "
-                "sum of a round, or nowhere."
-            )
-        if self.local.objective.needs_last and (self.controls or self.scale == "round"):
-            raise DpflError(
-                "A client's last model is read off its single update, in the place of a control; use this objective without "
-                "controls, and with noise at the clients or nowhere."
-            )
-
-    def _check_adaptive(self) -> None:
-        if self.scale != "step":
-            raise DpflError("Adaptive steps go by the clients' noisy gradients; use them with noise on samples.")
-        if not isinstance(self.local.optimiser, SGD):
-            raise DpflError(
-                "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'."
-            )
-        if self.steps.extra and not (self.samples and isinstance(self.samples.clip, (Flat, PerLayer))):
-            raise DpflError("A slope that is paid for has a proof for flat and per-layer clips; use one of them.")
-        if self.samples and isinstance(self.samples.noise, Planned):
-            raise DpflError(
-                "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1."
-            )
+        check(self)
 
     @property
     def scale(self) -> str:
@@ -150,6 +84,11 @@ class Algorithm:
         if self.controls:
             return Controls()
         return LastModels() if self.local.objective.needs_last else None
+
+    @property
+    def policy(self) -> Policy:
+        """What the owners of the data must agree to: that the server is trusted, or that no noise hides them, or not all."""
+        return Policy(trusted=self.scale == "round", bare=self.scale == "none", raw=bool(self.leaks))
 
     @property
     def own_accounts(self) -> bool:

@@ -14,17 +14,19 @@ from torch import Tensor
 
 from dpfl.errors import Diverged, DpflError
 from dpfl.node.task import Order, Reply, Task
-from dpfl.privacy import Budget, NoClip, PublicMedian, Quantile, Randomness, Release
+from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.clip import adapted
 from dpfl.privacy.histogram import Survey
-from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
 from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.kept import Kept
+from dpfl.server.schedules import counted_alike
 from dpfl.server.state import PAST_NOISE, Federated, State
 from dpfl.server.steps import Facts, Seen, Situation
+from dpfl.server.weights import found
 
 
 class Coordinator:
@@ -42,7 +44,7 @@ class Coordinator:
         self.stopped_by = ""
         self.lost: list[str] = []
         self._randomness, self._probe, self._validate = randomness, probe, validate
-        self._weights = algorithm.weights.of(federated.declared) if state.weights is None else state.weights
+        self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
         self._facts = _facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
         self._longest, self._made = 0.0, state.round
@@ -81,7 +83,7 @@ class Coordinator:
         tasks = tuple(replace(task, client=client) for client in clients)
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
-        return Order(state.round, steps, tasks, state.vector, _digest(state.vector), sent)
+        return Order(state.round, steps, tasks, state.vector, sent)
 
     @property
     def _left_to_plan(self) -> int:
@@ -121,7 +123,10 @@ class Coordinator:
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
         now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
-        return min(self.algorithm.steps.next(now), left)
+        tau = self.algorithm.steps.next(now)
+        if tau != int(tau) or tau < 1:
+            raise DpflError(f"{type(self.algorithm.steps).__name__} must give at least 1 step a round, not {tau}.")
+        return min(int(tau), left)
 
     def _round_to_come(self, now: float) -> float:
         """How long it may take: as the longest so far, of this process or on average; nothing is known before the first."""
@@ -161,7 +166,7 @@ class Coordinator:
         answers = self._answers(survey, range(len(declared)))
         if self.stopped_by:
             return
-        self.state.weights = self._weights = self.algorithm.weights.of(declared, answers)
+        self.state.weights = self._weights = found(self.algorithm.weights, declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
     def _find_centre(self) -> None:
@@ -172,8 +177,8 @@ class Coordinator:
         asked, span, declared = self.algorithm.centre, self.federated.layout.centre, self.federated.declared
         if asked is None or span is None or self.state.round > 0:
             return
-        found = self._answers(asked, [client for client in range(len(declared)) if self._left(client) > 0])
-        if answers := {client: torch.from_numpy(answer) for client, answer in found.items()}:
+        said = self._answers(asked, [client for client in range(len(declared)) if self._left(client) > 0])
+        if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
             self.state.vector = self.state.vector.clone()
             self.state.vector[span] = asked.combined(answers, declared)
 
@@ -202,6 +207,10 @@ class Coordinator:
         if schedule is None or first is None:
             return
         release = schedule.now(first, state.round, state.memory)
+        if not counted_alike(release, schedule.least(first, state.round)):
+            raise DpflError(
+                f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a floor (AtLeast)."
+            )
         if self.algorithm.scale == "step":
             state.samples = release
         else:
@@ -211,12 +220,12 @@ class Coordinator:
     def _find_public_clip(self) -> None:
         """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
         clip = self.state.clients.clip
-        if not isinstance(clip, PublicMedian):
+        if clip.adapts_to != "public":
             return
         unclipped = Release(self.state.clients.sampling, NoClip())
         replies = self._probe(self._order(self.federated.public, self._steps(), unclipped))
         norms = [float(reply.update.norm()) for reply in replies if reply.update is not None]
-        self.state.clients = replace(self.state.clients, clip=clip.adapt(norms))
+        self.state.clients = replace(self.state.clients, clip=adapted(clip, norms))
 
     def aggregate(self, replies: Sequence[Reply]) -> None:
         """3: weigh, sum, noise, and the server's step."""
@@ -247,8 +256,7 @@ class Coordinator:
 
     def _noisy(self, total: Tensor, replies: int, randomness: Randomness) -> Tensor:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
-        noise = state.clients.noise
-        if not isinstance(noise, BandedNoise):
+        if (noise := state.clients.correlated) is None:
             return noisy_sum(total, replies, state.clients, rng)
         past = state.memory.get(PAST_NOISE, total.new_empty(0, len(total)))
         noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
@@ -308,11 +316,11 @@ class Coordinator:
     def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
         """Only after the noisy sum is made with the level that the clients used."""
         release = self.state.clients
-        if isinstance(release.clip, Quantile):
+        if release.clip.adapts_to == "count":
             rng = randomness.generator("count noise", self.state.round)
             expected = release.sampling.expected(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
-            self.state.clients = replace(release, clip=release.clip.adapt(fraction))
+            self.state.clients = replace(release, clip=adapted(release.clip, fraction))
 
     def _keep_variances_positive(self) -> None:
         layout = self.federated.layout

@@ -38,6 +38,12 @@ class Schedule(Protocol):
         """What to remember after a round; `validate` is the loss of the new model on public data."""
 
 
+def counted_alike(release: Release, other: Release) -> bool:
+    """Whether both are the same event, for any population."""
+    same = release.sampling == other.sampling and release.realised == other.realised
+    return same and release.multiplier == other.multiplier
+
+
 def with_level(release: Release, level: float) -> Release:
     return replace(release, clip=Flat(level))
 
@@ -110,12 +116,11 @@ class Following:
         return first.noise.multiplier * self.beta ** (falls - falls % self.stride)
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
+        start, floor = first.clip.level, self.least(first, round).multiplier
         if "level" not in memory:
-            return first
-        start = first.clip.level
+            return first if floor == first.multiplier else replace(first, noise=AtLeast(first.multiplier, floor))
         level = min(max(self.alpha * float(memory["level"]), start / self.span), start * self.span)
-        noise = AtLeast(self._multiplier(first, int(memory["falls"])), self.least(first, round).multiplier)
-        return replace(with_level(first, level), noise=noise)
+        return replace(with_level(first, level), noise=AtLeast(self._multiplier(first, int(memory["falls"])), floor))
 
     def learn(self, seen: Seen, validate: Callable[[], float], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         norms = [_norm(seen, client) for client in seen.updates]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.histogram import Survey
 from dpfl.server.hellinger import hellinger_scores, hellinger_weights
@@ -26,6 +27,10 @@ class Weights(Protocol):
         """With secure noise on what clients are asked."""
 
     @property
+    def equal(self) -> bool:
+        """Whether all clients count the same."""
+
+    @property
     def survey(self) -> Survey | None:
         """What clients are asked before the first round."""
 
@@ -36,9 +41,20 @@ class Weights(Protocol):
         """The mean weight as far as it is public: what a private sum is divided by, whatever the weights are."""
 
 
+def found(weights: Weights, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
+    """The weights of a run, refused before anything is paid where noise for the largest of them, 1, would not cover them."""
+    each = weights.of(declared, answers)
+    if tuple(each.shape) != (len(declared),) or not bool(((each >= 0) & (each <= 1)).all()):
+        raise DpflError(f"{type(weights).__name__} must give every client a weight from 0 to 1: divide by the largest.")
+    if not 0 < weights.usual(declared) <= 1:
+        raise DpflError(f"The usual weight of {type(weights).__name__} must lie above 0 and at most at 1: it is divided by.")
+    return each
+
+
 @dataclass(frozen=True)
 class Uniform:
     survey = None
+    equal = True
 
     def secured(self) -> Uniform:
         return self
@@ -53,6 +69,7 @@ class Uniform:
 @dataclass(frozen=True)
 class BySize:
     survey = None
+    equal = False
 
     def secured(self) -> BySize:
         return self
@@ -74,6 +91,7 @@ class Hellinger:
 
     kind: str
     survey: Survey
+    equal = False
 
     def secured(self) -> Hellinger:
         return replace(self, survey=self.survey.secured())
@@ -81,8 +99,8 @@ class Hellinger:
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:
             return torch.ones(len(declared))
-        weights, found = torch.zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
-        weights[list(answers)] = torch.from_numpy(found(np.stack(list(answers.values())), self.kind)).float()
+        weights, scores = torch.zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
+        weights[list(answers)] = torch.from_numpy(scores(np.stack(list(answers.values())), self.kind)).float()
         return weights
 
     def usual(self, declared: Sequence[int]) -> float:

@@ -1,0 +1,67 @@
+"""What an owner lets out of its house: what its ledger pays for, and nothing else unless it said so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpfl.node.task import Task, moved_by_a_sample
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows sums with noise only;
+    updates that are `bare` of any noise; values that are `raw`, or covered by no accountant. By default none of these.
+    """
+
+    trusted: bool = False
+    bare: bool = False
+    raw: bool = False
+
+    def refusal(self, task: Task) -> str:
+        """Why the owner will not do this task; empty where it will."""
+        broken = SURVEYS if task.survey else TASKS
+        return next((f"Its owner refuses {what}." for asked, what in broken if asked(self, task)), "")
+
+
+def _private(task: Task) -> bool:
+    return bool((task.upload and task.upload.private) or (task.samples and task.samples.private))
+
+
+def _unbounded(task: Task) -> bool:
+    upload = task.upload
+    if upload is None or not upload.private or upload.protects != "sample":
+        return False
+    return not upload.covers(min(upload.apart, moved_by_a_sample(task.local, task.samples, task.steps)))
+
+
+Objection = tuple[Callable[[Policy, Task], object], str]
+
+SURVEYS: tuple[Objection, ...] = (
+    (
+        lambda own, task: task.survey and task.survey.trusted and not own.trusted,
+        "a question of a server that it does not trust",
+    ),
+    (
+        lambda own, task: task.survey and task.survey.exact and not task.survey.trusted and not own.raw,
+        "a question whose answer has no noise",
+    ),
+)
+
+TASKS: tuple[Objection, ...] = (
+    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values"),
+    (
+        lambda own, task: task.samples and task.samples.private and task.samples.realised and not own.raw,
+        "a task that divides by the batch that was drawn",
+    ),
+    (
+        lambda own, task: not _private(task) and task.clients.private and not own.trusted,
+        "a task that leaves the noise to a server that it does not trust",
+    ),
+    (lambda own, task: not _private(task) and not task.clients.private and not own.bare, "a task without noise"),
+    (
+        lambda own, task: task.slope and not (task.samples and task.samples.private and not task.upload),
+        "a slope that the noise of the steps does not cover",
+    ),
+    (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it"),
+)

@@ -1,0 +1,178 @@
+"""What parts that are sound by themselves cannot be together: for each rule what breaks it, and the sentence that says so.
+
+What a part can know by itself it refuses itself, in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from dpfl.errors import DpflError
+from dpfl.node.objectives import CrossEntropy
+from dpfl.node.task import moved_by_a_sample
+from dpfl.privacy.events import REPLACE
+from dpfl.privacy.release import Release
+
+if TYPE_CHECKING:
+    from dpfl.server.algorithm import Algorithm
+
+Rule = tuple[Callable[["Algorithm"], object], str]
+
+
+def check(algorithm: Algorithm) -> None:
+    for broken, sentence in RULES:
+        if broken(algorithm):
+            raise DpflError(sentence.format(leaks="; ".join(algorithm.leaks)))
+
+
+def _at_clients(a: Algorithm) -> Iterable[Release]:
+    return (release for release in (a.samples, a.uploads) if release)
+
+
+def _releases(a: Algorithm) -> Iterable[Release]:
+    return (*_at_clients(a), a.clients)
+
+
+def _unbounded(a: Algorithm) -> bool:
+    """An upload for one sample must bound that sample: by the clip of the upload, or by the clip of gradients before it."""
+    if not a.uploads or a.uploads.protects != "sample":
+        return False
+    return not a.uploads.covers(min(a.uploads.apart, moved_by_a_sample(a.local, a.samples, a.steps.total(1))))
+
+
+def _asked_of_samples(a: Algorithm) -> bool:
+    survey = a.weights.survey
+    return bool(a.centre or (survey and not survey.trusted))
+
+
+def _shown_exactly(a: Algorithm) -> bool:
+    survey = a.weights.survey
+    return bool(a.steps.asks_raw or (a.samples and a.samples.realised) or (survey and survey.exact and not survey.trusted))
+
+
+NOISE: tuple[Rule, ...] = (
+    (
+        lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
+        "A release of a kind of its own may count other noise than it adds; compose it of a sampling, a clip and a noise.",
+    ),
+    (
+        lambda a: sum(release.private for release in _releases(a)) > 1,
+        "Noise on samples, uploads and clients at once has no single unit; choose one of them.",
+    ),
+    (
+        _unbounded,
+        "Nothing bounds how far one sample moves this upload as its noise needs it: clip the gradients of plain SGD steps on "
+        "batches of a fixed size, or give moves of twice the upload's clip.",
+    ),
+    (
+        lambda a: a.clients.private and not a.clients.sampling.known,
+        "A client knows whether it was drawn, which a draw of samples does not count; draw clients by FixedCohort.",
+    ),
+    (
+        lambda a: any(release.clip.adapts_to for release in _at_clients(a)),
+        "A clip that adapts to clients, round by round, is for the sum of a round; give steps and uploads a fixed one.",
+    ),
+    (
+        lambda a: any(release.whole_run or release.shared_by for release in _at_clients(a)),
+        "Noise that clients share, or that later rounds take back, is for the sum of a round.",
+    ),
+    (
+        lambda a: a.clients.realised,
+        "The sum of a round is divided by the expected cohort; only batches can be divided as drawn.",
+    ),
+    (
+        lambda a: a.clients.shared_by and not a.weights.equal,
+        "Noise shared over clients needs uniform weights; weigh by size only with noise at the server.",
+    ),
+)
+
+STEPS: tuple[Rule, ...] = (
+    (
+        lambda a: a.steps.adaptive and a.scale != "step",
+        "Adaptive steps go by the clients' noisy gradients; use them with noise on samples.",
+    ),
+    (
+        lambda a: a.steps.adaptive and not a.local.optimiser.linear,
+        "Adaptive steps read gradients off the updates, which works for plain SGD only; set optimiser = 'sgd'.",
+    ),
+    (lambda a: a.steps.extra not in (0, 1), "A round has one paid slope beside its steps, or none; extra is 0 or 1."),
+    (
+        lambda a: a.steps.extra and not (a.samples and a.samples.clip.bounds in ("norm", "layers")),
+        "A slope that is paid for has a proof for flat and per-layer clips; use one of them.",
+    ),
+    (
+        lambda a: a.steps.adaptive and a.samples and a.samples.planned,
+        "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1.",
+    ),
+)
+
+SURVEYS: tuple[Rule, ...] = (
+    (
+        lambda a: a.weights.survey and a.weights.survey.trusted != (a.scale == "round"),
+        "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere.",
+    ),
+    (
+        lambda a: a.weights.survey and not a.weights.survey.trusted and a.unit == "client",
+        "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly.",
+    ),
+    (
+        lambda a: a.centre and a.scale != "step",
+        "The mean of the samples has noise for one sample; ask for it where steps have that noise, too.",
+    ),
+    (
+        lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,
+        "What clients are asked once has noise for one sample more or less, and not for one replaced; draw batches by Poisson.",
+    ),
+)
+
+SCHEDULES: tuple[Rule, ...] = (
+    (
+        lambda a: (
+            a.schedule
+            and (
+                a.scale not in ("step", "round")
+                or a.release is None
+                or a.release.clip.bounds != "norm"
+                or a.release.clip.adapts_to
+                or a.release.whole_run
+                or a.steps.adaptive
+            )
+        ),
+        "A schedule needs noise in steps or on the sum of a round, a flat clip and a fixed tau.",
+    ),
+    (
+        lambda a: a.schedule and a.schedule.follows and a.scale != "step",
+        "A clip that follows the clients' noisy gradients needs noise in their steps.",
+    ),
+)
+
+LOCAL: tuple[Rule, ...] = (
+    (
+        lambda a: a.controls and (a.scale == "round" or not a.local.optimiser.linear),
+        "Control variates are read off single updates of plain SGD; use them with noise at the clients.",
+    ),
+    (
+        lambda a: a.samples and a.local.objective != CrossEntropy(),
+        "Private steps clip the gradients of plain cross-entropy; use another objective with noise on uploads, on the sum of a "
+        "round, or nowhere.",
+    ),
+    (
+        lambda a: a.local.objective.needs_last and (a.controls or a.scale == "round"),
+        "A client's last model is read off its single update, in the place of a control; use this objective without controls, "
+        "and with noise at the clients or nowhere.",
+    ),
+)
+
+LEAKS: tuple[Rule, ...] = (
+    (
+        lambda a: _shown_exactly(a) != bool(a.leaks),
+        "What a system releases without noise must be named in its leaks, and nothing else.",
+    ),
+    (
+        lambda a: a.variant == "sound" and a.leaks,
+        "A sound system releases nothing without noise, but this one does: {leaks}.",
+    ),
+)
+
+RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *LEAKS)

@@ -1,0 +1,110 @@
+"""What an owner refuses unless it said otherwise, before anything is debited or computed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpfl.algorithms import Algorithm, ali_dpfl, dp_fedavg, fedavg, fedavg_dp, hw_dpfl, ldp_fl
+from dpfl.node.optimisers import SGD
+from dpfl.node.policy import Policy
+from dpfl.node.task import Local, Task
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, Release
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.release import Upload
+from tests.node.test_node import site, spent, work
+
+SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
+PRIVATE = Task(0, 1, 2, Local(SGD(0.5)), Release(), SAMPLES)
+PLAIN = replace(PRIVATE, samples=None)
+TRUSTING = replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0)))
+FOR_A_CLIENT = Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
+FOR_A_SAMPLE = Upload(All(), Flat(1.0), Gaussian(1.0), moves=0.02)
+BATCHES = Release(FixedSize(50), Flat(1.0))
+
+ASKED = {
+    "no noise": (PLAIN, "without noise", Policy(bare=True)),
+    "noise that was taken off": (replace(PRIVATE, samples=replace(SAMPLES, noise=None)), "without noise", Policy(bare=True)),
+    "noise at the server": (TRUSTING, "does not trust", Policy(trusted=True)),
+    "shares of noise": (
+        replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0), shared_by=9)),
+        "does not trust",
+        Policy(trusted=True),
+    ),
+    "raw values": (replace(PRIVATE, raw=True), "raw values", Policy(raw=True)),
+    "raw values beside an upload": (replace(PRIVATE, raw=True, upload=FOR_A_CLIENT, samples=BATCHES), "raw", Policy(raw=True)),
+    "the batch as drawn": (replace(PRIVATE, samples=replace(SAMPLES, realised=True)), "batch that was drawn", Policy(raw=True)),
+    "a trusted survey": (replace(PRIVATE, survey=Survey(None, trusted=True)), "does not trust", Policy(trusted=True)),
+    "a trusted survey with noise": (replace(PRIVATE, survey=Survey(1.0, trusted=True)), "does not trust", Policy(trusted=True)),
+    "an exact survey": (replace(PRIVATE, survey=Survey(None)), "no noise", Policy(raw=True)),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) -> None:
+    task, words, agreed = ASKED[what]
+    reply = work(site(tmp_path, policy=Policy()), task)
+    assert reply.update is None
+    assert reply.raw is None
+    assert words in reply.refused
+    assert not list(tmp_path.iterdir()), "nothing was debited"
+    assert agreed.refusal(task) == ""
+    others = [name for name in ("trusted", "bare", "raw") if not getattr(agreed, name)]
+    assert Policy(**dict.fromkeys(others, True)).refusal(task), "another agreement is none"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        PRIVATE,
+        replace(PRIVATE, slope=True),
+        replace(PLAIN, upload=FOR_A_CLIENT),
+        replace(PRIVATE, survey=Survey(5.0)),
+        replace(PRIVATE, survey=MeanSurvey(5.0)),
+    ],
+)
+def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: Task) -> None:
+    reply = work(site(tmp_path, policy=Policy()), task)
+    assert not reply.refused
+    assert sum(spent(tmp_path).values()) == (1 if task.survey or task.upload else 2 + task.slope)
+
+
+NEVER = {
+    "a slope beside an upload": replace(PRIVATE, samples=BATCHES, upload=FOR_A_CLIENT, slope=True),
+    "noise for less than a sample moves": replace(PLAIN, upload=FOR_A_SAMPLE),
+    "noise for one step of two": replace(PRIVATE, samples=BATCHES, upload=FOR_A_SAMPLE, local=Local(SGD(0.5))),
+}
+
+
+@pytest.mark.parametrize("what", NEVER)
+def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(tmp_path: Path, what: str) -> None:
+    everything = Policy(trusted=True, bare=True, raw=True)
+    assert work(site(tmp_path, policy=everything), NEVER[what]).refused
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_upload_for_a_sample_with_its_bound_is_made(tmp_path: Path) -> None:
+    task = replace(PRIVATE, steps=1, samples=replace(BATCHES, sampling=FixedSize(10)), upload=replace(FOR_A_SAMPLE, moves=0.1))
+    assert work(site(tmp_path, policy=Policy()), task).update is not None
+
+
+def test_clients_whose_data_is_public_have_nothing_to_refuse(tmp_path: Path) -> None:
+    reply = work(site(tmp_path, policy=Policy(), public=(1,)), PLAIN)
+    assert reply.update is not None
+
+
+@pytest.mark.parametrize(
+    ("system", "policy"),
+    [
+        (fedavg(), Policy(bare=True)),
+        (dp_fedavg(noise_multiplier=1.0), Policy(trusted=True)),
+        (fedavg_dp(noise_multiplier=1.0), Policy()),
+        (ldp_fl(noise_multiplier=1.0), Policy()),
+        (hw_dpfl(noise_multiplier=1.0), Policy()),
+        (hw_dpfl("published"), Policy(raw=True)),
+        (ali_dpfl("published"), Policy(raw=True)),
+    ],
+)
+def test_a_system_says_what_owners_must_agree_to(system: Algorithm, policy: Policy) -> None:
+    assert system.policy == policy
