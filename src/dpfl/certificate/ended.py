@@ -6,7 +6,6 @@ What the run said of itself (statement.json, result.json) is compared with that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from dpfl.algorithms import Algorithm, from_name
 from dpfl.certificate.reading import read
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
-from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
+from dpfl.privacy import Keyed, PrivacyStatement, SystemEntropy
 from dpfl.run.accounts import Accounts, warnings_for
 from dpfl.run.folder import RunFolder
 from dpfl.run.parts import made_again
@@ -53,8 +52,6 @@ def _ended(folder: RunFolder) -> Ended:
     accounts = accounts_of(folder, record)
     if accounts.algorithm.unit == "none":
         raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
-    for path in accounts.paths():
-        _check_unit(path, accounts.algorithm.unit)
     accounts.check_kept(numbers["paid"])
     statement = accounts.statement(SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
     _compare(folder, "statement.json", told, statement.to_dict(), TERMS)
@@ -81,6 +78,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         warnings=warnings_for(algorithm.unit, clients, resolved["largest"], delta),
         reading=True,
         timed=resolved["budget"].get("seconds") is not None,
+        names=tuple(resolved.get("names", ())),
     )
 
 
@@ -100,12 +98,6 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
                 f"{getattr(made, word)!r}; restore it from a copy."
             )
     return replace(made, claim=asked.claim)
-
-
-def _check_unit(path: Path, unit: str) -> None:
-    with closing(Ledger.read(path)) as ledger:
-        if ledger.unit != unit:
-            raise DpflError(f"The ledger {path} counts for one {ledger.unit}, but the run's noise is for one {unit}.")
 
 
 def _compare(folder: RunFolder, name: str, told: Any, found: Mapping[str, Any], words: tuple[str, ...]) -> None:
