@@ -82,7 +82,7 @@ ALTERED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "a huge count": (lambda c: c["accounts"][1]["releases"][0].update(count=10**12), "client-00001: the listed releases cost"),
     "too much noise": (
         lambda c: c["accounts"][1]["releases"][0].update(event='{"mechanism":"gaussian","noise_multiplier":1e+300}'),
-        "cannot be computed again",
+        "client-00001: the listed releases cost",
     ),
     "no accounts": (lambda c: c.update(accounts=[]), "cannot be computed again"),
     "an unbounded epsilon": (lambda c: c["accounts"][2].update(proven="unbounded"), "the certificate states unbounded"),
