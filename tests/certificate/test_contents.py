@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dpfl.certificate import Certificate, certify, headline
-from dpfl.certificate.contents import shown
+from dpfl.certificate.contents import number, shown
 from dpfl.certificate.keys import load_public, public_file
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson, accountant
@@ -45,6 +45,15 @@ def test_a_run_with_noise_on_clients_has_one_account(run_of, key):
     certificate = made(run_of("clients"), key)
     assert [account.name for account in certificate.accounts] == ["federation"]
     assert certificate.guarantee.unit == "client"
+
+
+def test_where_tau_follows_what_came_out_used_stands_beside_what_is_proven(key, federation, train):
+    import dpfl
+
+    result = train(federation, dpfl.algorithms.ali_dpfl(noise_multiplier=1.2, sampling_rate=0.2), epsilon=6.0, rounds=1)
+    stated = made(result.folder, key).guarantee
+    assert number(stated.used) == pytest.approx(result.privacy.used, abs=2e-6)
+    assert number(stated.proven) >= result.privacy.proven > number(stated.used)
 
 
 def test_a_seed_is_a_condition_that_the_headline_names(run_of, key):

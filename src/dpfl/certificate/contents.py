@@ -66,6 +66,8 @@ class Guarantee(Part):
     proven: Epsilon
     median: Epsilon
     lowest: Epsilon
+    used: Epsilon
+    """Of what was made: no guarantee where that follows what came out."""
     unaccounted: list[str]
     assumptions: list[str]
     warnings: list[str]
@@ -178,7 +180,7 @@ def guarantee(found: Ended, listed: Sequence[Account]) -> Guarantee:
     stated = found.statement.to_dict()
     named = ("unit", "neighbours", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
     words: dict[str, Any] = {name: list(value) if isinstance(value := stated[name], tuple) else value for name in named}
-    return Guarantee(**spread(listed), **words)
+    return Guarantee(**spread(listed), used=stated_figure(found.statement.used or 0.0), **words)
 
 
 def neighbours(listed: Sequence[Account]) -> tuple[str, ...]:

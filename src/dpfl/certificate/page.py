@@ -120,6 +120,8 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Neighbours", stated.neighbours
     yield "Adversary", stated.adversary
     yield "Delta", f"{stated.delta:g}"
+    if stated.used != stated.proven:
+        yield "Used", f"{shown(stated.used)} of what is proven; it follows what came out, and is no guarantee"
     yield "Accountant", f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}"
     for warning in stated.warnings:
         yield "Warning", warning
