@@ -19,9 +19,9 @@ from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.sampling import Sampling
 from dpfl.run import prepare
+from dpfl.server import coordinator
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.weights import BySize
 
 Sabotage = Callable[[pytest.MonkeyPatch], None]
 SAMPLES, CLIENTS = fedavg_dp(noise_multiplier=1.0), dp_fedavg(noise_multiplier=1.0)
@@ -140,7 +140,11 @@ def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BySize, "of", lambda self, declared, answers=None: torch.tensor(declared) / min(declared))
+    """The smallest client counts once, and larger ones as often as they are larger."""
+    honest = coordinator.weighted_sum
+    monkeypatch.setattr(
+        coordinator, "weighted_sum", lambda replies, weights, size: honest(replies, weights / weights.min(), size)
+    )
 
 
 def clip_uploads_at_twice_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
