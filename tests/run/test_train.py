@@ -307,9 +307,12 @@ def without_time(rows: Any) -> list[Row]:
     return [replace(row, seconds=0.0) for row in rows]
 
 
-@pytest.mark.parametrize("where", [1, 13, 27, 32])
+@pytest.mark.parametrize("where", [11, 23, 37, 42])
 def test_a_run_that_was_stopped_anywhere_ends_as_one_that_never_was(train: Train, federation: Federation, where: int) -> None:
-    """3 rounds of 3, 3 and 2 steps by 4 clients: in the first, a middle and the last round, with a budget for just these."""
+    """3 rounds of 3, 3 and 2 steps by 4 clients: in the first, a middle and the last round, with a budget for just these.
+
+    The first ten batches are those of the rehearsal, which leaves no run to resume.
+    """
     Stumbles.left = -1
     whole = train(federation, SOUND, epsilon=TIGHT, out="whole", model=Stumbles())
     assert whole.iterations == 8
