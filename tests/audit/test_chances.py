@@ -8,7 +8,7 @@ from dpfl.audit.chances import TOO_FAR, count_score, largest_correlation, square
 from dpfl.audit.movement import movement
 from dpfl.audit.noises import noises
 from dpfl.privacy import FixedSize, Poisson
-from dpfl.privacy.sampling import Sampling
+from dpfl.privacy.sampling import FixedCohort, Sampling
 from tests.audit.systems import system
 
 
@@ -61,4 +61,4 @@ def test_a_sound_system_has_the_noise_that_it_states_for_what_a_unit_moves(name:
 
 
 def test_cohorts_of_a_fixed_size_are_fair() -> None:
-    assert cohorts(FixedSize(4)).faults == ()
+    assert cohorts(FixedCohort(4)).faults == ()
