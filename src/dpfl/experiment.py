@@ -57,6 +57,8 @@ class DataSection(OpenSection):
     public_clients: int = Field(default=0, ge=0, le=100_000_000)
     classes: int | None = Field(default=None, ge=1, le=MOST_CLASSES)
     test_share: float | None = Field(default=None, gt=0, lt=1)
+    names: list[str] | None = None
+    seed: int | None = Field(default=None, ge=0, lt=2**63)
 
     @model_validator(mode="before")
     @classmethod
@@ -132,8 +134,9 @@ class Experiment(Section):
         how = None if owned else partition.parse(section.partition, **options)
         source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given)
         if how is None:
-            return source.by_owner()
-        return source.split(section.clients if section.clients is not None else 10, how, self.seed, section.public_clients)
+            return source.by_owner(section.names or ())
+        clients, seed = 10 if section.clients is None else section.clients, self.seed if section.seed is None else section.seed
+        return source.split(clients, how, seed, section.public_clients, section.names or ())
 
     def clients(self) -> int:
         """How many there are; where the data's sites are the clients, they are counted."""

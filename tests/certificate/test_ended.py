@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from dpfl.certificate import Certificate, certify
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger
 from dpfl.privacy.events import gaussian
+from tests.privacy.forging import debit_elsewhere
 
 
 def edited(folder: Path, name: str, change: Callable[[Any], None]) -> None:
@@ -87,9 +87,7 @@ def test_a_record_with_a_name_to_match_has_no_debits(run_of, key):
 
 def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
     folder = run_of("keyed")
-    ledger = Ledger.existing(folder / "ledger" / "client-00002.sqlite")
-    ledger.debit("another run", "all", gaussian(0.2), 1)
-    ledger.close()
+    debit_elsewhere(folder / "ledger" / "client-00002.sqlite", "another run", "all", gaussian(0.2), 1)
     left_out = json.loads((folder / "statement.json").read_text())
     name = sorted(left_out["per_client"])[2]
     edited(folder, "statement.json", lambda told: told["per_client"].pop(name))

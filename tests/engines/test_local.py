@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.data.federation import client_names
+from dpfl.data.names import client_names
 from dpfl.engines.local import InProcess, Workers, local_engine
 from dpfl.engines.shared import SharedFolder
 from dpfl.errors import DpflError

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.data.federation import client_names
+from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.node.node import Node, Site

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+from dpfl.privacy import Ledger
 from dpfl.privacy.ledger_chain import COLUMNS, Tail, _rows, append
 from dpfl.privacy.ledger_file import _guards
 
@@ -15,6 +17,13 @@ def unguarded(path: Path) -> sqlite3.Connection:
     for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
         connection.execute(f"DROP TRIGGER {name}")
     return connection
+
+
+def debit_elsewhere(path: Path, run: str, release: str, event: Any, count: int) -> None:
+    """Of another run, on the same data."""
+    with closing(Ledger.existing(path)) as ledger:
+        ledger._mark = ledger._held.mark if ledger._held else ""
+        ledger.debit(run, release, event, count)
 
 
 def forge(path: Path, statement: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -218,3 +219,25 @@ def test_a_plan_is_written_once_a_run_and_event_and_never_changed(tmp_path: Path
         assert [ledger.epoch("one"), ledger.epoch("two")] == [0, 1]
     with closing(Ledger.read(path)) as ledger:
         assert ledger.plans() == {"one": {EVENT: 100, OTHER: 1}, "two": {EVENT: 7}}
+
+
+def test_runs_that_plan_and_debit_at_once_keep_one_chain_and_epochs_of_their_own(tmp_path: Path) -> None:
+    path, epochs = tmp_path / "owner.sqlite", list[int]()
+    open_ledger(path).close()
+
+    def use(run: str) -> None:
+        with closing(open_ledger(path)) as ledger:
+            epochs.append(ledger.epoch(run))
+            ledger.plan(run, EVENT, 20)
+            for number in range(20):
+                ledger.debit(run, f"{run}/{number}", EVENT, 1)
+
+    runs = [threading.Thread(target=use, args=(f"run {number}",)) for number in range(4)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    with closing(Ledger.read(path)) as ledger:
+        assert sorted(epochs) == [0, 1, 2, 3]
+        assert ledger.spent() == {EVENT: 80}
+        assert ledger.plans() == {f"run {number}": {EVENT: 20} for number in range(4)}

@@ -35,6 +35,7 @@ from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import Row, RunFolder
 from dpfl.run.train import diverging
 from tests.conftest import MODEL, StopsAfter, small_federation
+from tests.privacy.forging import debit_elsewhere
 
 Train = Callable[..., dpfl.Result]
 SOUND = fedavg_dp(tau=3, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
@@ -56,9 +57,7 @@ def counts(folder: Path) -> list[int]:
 
 def spend_elsewhere(path: Path, event: Any, count: int) -> None:
     """Another run's debit on a ledger in use."""
-    ledger = Ledger.existing(path)
-    ledger.debit("another", "release", event, count)
-    ledger.close()
+    debit_elsewhere(path, "another", "release", event, count)
 
 
 def by_rdp(algorithm: Algorithm) -> dict[str, str]:
@@ -270,6 +269,8 @@ def test_the_epsilon_that_is_shown_is_never_below_that_of_any_client(
     earlier = Ledger.open(tmp_path / "ledgers" / "client-00001.sqlite", "client-00001", "sample", ADD_REMOVE)
     earlier.debit("earlier", "release", EVENT, 500)
     earlier.close()
+    for name in ("client-00000", "client-00003"):
+        Ledger.open(tmp_path / "ledgers" / f"{name}.sqlite", name, "sample", ADD_REMOVE).close()
     own = accountant("rdp").epsilon({EVENT: 9}, 1e-5) * (1 + 1e-9)
     Ledger.open(
         tmp_path / "ledgers" / "client-00002.sqlite", "client-00002", "sample", ADD_REMOVE, Limit(own, 1e-5, "rdp")
@@ -370,6 +371,7 @@ import sys
 import dpfl
 from tests.conftest import MODEL, small_federation
 from tests.run.test_train import KILLED, KILLED_BUDGET, Hook
+from tests.privacy.forging import debit_elsewhere
 
 if __name__ == "__main__":
     told = Hook(lambda row: print(row.round, flush=True))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
-from dpfl.data.federation import client_names
+from dpfl.data.names import client_names
 from dpfl.engines import local_engine
 from dpfl.models import FlatModel, from_module
 from dpfl.node.node import Buildable, Site

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accountant import default_for
 from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import describe
+from dpfl.privacy.ledgers import FEDERATION, ledger_path
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
@@ -68,6 +71,35 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
     }
     ledger.close()
     return row
+
+
+@app.command()
+def check(path: Annotated[Path, typer.Argument(help="A ledger, a folder of them, or a run.")]) -> None:
+    """Whether every row is as it was written, and none is missing."""
+    for file in _ledgers(path):
+        with closing(Ledger.read(file)) as ledger:
+            kind = f"one {ledger.unit}, {ledger.account.neighbours}"
+            print(f"{file.name}: whole; of {ledger.account.owner} ({kind}), {len(ledger.debits())} debits")
+
+
+@app.command()
+def new(
+    folder: Annotated[Path, typer.Argument(help="A folder with ledgers of other clients.")],
+    name: Annotated[str, typer.Argument(help="The client's.")],
+) -> None:
+    """A ledger for a client that never paid, beside others, with their unit, neighbours and limit.
+
+    Not for one whose ledger is lost: what that held was spent, and whoever starts it anew has to lower its limit by as much.
+    """
+    checked_names([name], 1)
+    with closing(Ledger.read(_ledgers(folder)[0])) as ledger:
+        account, allowed = ledger.account, ledger.limit
+    if account.owner == FEDERATION:
+        raise DpflError(f"{folder} holds the federation's one ledger; no client has one there.")
+    if (path := ledger_path(folder, name)).exists():
+        raise DpflError(f"{path} is there already.")
+    Ledger.open(path, name, account.unit, account.neighbours, allowed).close()
+    print(f"{path.name}: new, for one {account.unit} ({account.neighbours})")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -140,21 +141,28 @@ class Source:
     notes: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
 
-    def by_owner(self) -> Federation:
+    def by_owner(self, names: Sequence[str] = ()) -> Federation:
         """Every owner is a client."""
         from dpfl.data.federation import Federation
 
         if not self.owned:
             raise DpflError(f"{self.train.name!r} does not say whose its samples are: declare data.site, or a partition.")
-        return Federation(self.train, self.test, self.owned, (), "site", self.notes, persons=self.persons, private=self.private)
+        return Federation(
+            self.train, self.test, self.owned, (), "site", self.notes,
+            persons=self.persons, private=self.private, names=tuple(names),
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return f"Source(train={self.train!r}, test={self.test!r})"
 
     def split(
-        self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0
-    ) -> Federation:
-        """Spread the training data over clients; the partition's last `public_clients` parts are held out as public."""
+        self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
+        names: Sequence[str] = (),
+    ) -> Federation:  # fmt: skip
+        """Spread the training data over clients; the partition's last `public_clients` parts are held out as public.
+
+        Clients have the `names` that are given here or by a mapping.
+        """
         from dpfl.data.federation import Federation
 
         require_whole(seed, "seed", least=0)
@@ -174,5 +182,5 @@ class Source:
             notes = (*notes, f"clients {clients} to {len(parts) - 1} of the partition are held out as public")
         return Federation(
             self.train, self.test, indices[:clients], indices[clients:], describe(how), notes,
-            persons=self.persons, private=self.private,
+            persons=self.persons, private=self.private, names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
         )  # fmt: skip

@@ -11,11 +11,14 @@ from itertools import pairwise
 import numpy as np
 
 from dpfl.data.dataset import Array, Dataset, make_dataset, number_of_classes
+from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
 COUNTED = 1000
+DIGESTED = 256
+"""Rows that are copied at a time to digest them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +27,7 @@ class Federation:
     is described instead, whose clients may share samples.
 
     `persons` says whose each training row is, where rows are of people. `private` is for the owner of the data alone: it is
-    read off the data, so it is shown and never written.
+    read off the data, so it is shown and never written. `names` are those of the clients' ledgers.
     """
 
     train: Dataset
@@ -35,6 +38,7 @@ class Federation:
     notes: tuple[str, ...] = ()
     persons: torch.Tensor | None = None
     private: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.test and (self.train.shape != self.test.shape or self.train.classes != self.test.classes):
@@ -48,6 +52,8 @@ class Federation:
             raise DpflError("The persons of a federation are one int64 for each training row: correct them.")
         if self.described:
             return
+        names = checked_names(self.names, len(self.clients)) if self.names else client_names(len(self.clients))
+        object.__setattr__(self, "names", names)
         named = [(f"client {number}", part) for number, part in enumerate(self.clients)]
         named += [(f"public client {number}", part) for number, part in enumerate(self.public)]
         for name, part in named:
@@ -61,6 +67,7 @@ class Federation:
         test: tuple[Array, Array] | None = None,
         name: str = "own",
         classes: int | None = None,
+        names: Sequence[str] = (),
     ) -> Federation:
         """A federation of the user's own clients, each a pair (x, y), and a public test set (x, y), if there is one.
 
@@ -77,7 +84,7 @@ class Federation:
         train = Dataset(name, torch.cat([one.x for one in held]), torch.cat([one.y for one in held]), known)
         ends = np.cumsum([0, *(len(one) for one in held)])
         clients = tuple(torch.arange(start, end) for start, end in pairwise(ends))
-        return cls(train, measured, clients)
+        return cls(train, measured, clients, names=tuple(names))
 
     def __repr__(self) -> str:
         """Sizes, never samples."""
@@ -118,6 +125,17 @@ class Federation:
         return np.stack([np.bincount(labels[part.numpy()], minlength=self.classes) for part in parts])
 
     @cached_property
+    def holdings(self) -> tuple[str, ...]:
+        """A digest of each client's samples; it says something of them, so it stays where they are."""
+        return () if self.described else tuple(_digest(self.train, part) for part in self.clients)
+
+    @cached_property
+    def holding(self) -> str:
+        """Of all of them, dealt as they are, in whatever order the clients are listed."""
+        whole = f"{self.train.sha256} {self.clients!r}" if self.described else " ".join(sorted(self.holdings))
+        return hashlib.sha256(whole.encode()).hexdigest()
+
+    @cached_property
     def sha256(self) -> str:
         digest = hashlib.sha256(f"{self.train.sha256} {self.test.sha256 if self.test else ''}".encode())
         if self.persons is not None:
@@ -133,9 +151,13 @@ class Federation:
         return digest.hexdigest()
 
 
-def client_names(count: int) -> tuple[str, ...]:
-    """Of clients that nobody named."""
-    return tuple(f"client-{number:05d}" for number in range(count))
+def _digest(train: Dataset, rows: torch.Tensor) -> str:
+    """Of the samples that a client holds, whatever their order in the lists."""
+    digest, held = hashlib.sha256(f"{train.shape} {len(rows)}".encode()), rows.sort().values
+    for tensor in (train.x, train.y):
+        for part in held.split(DIGESTED):
+            digest.update(tensor[part].contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 def _check_part(name: str, part: torch.Tensor, total: int) -> None:

@@ -184,12 +184,19 @@ class Mix:
 
 @dataclass(frozen=True)
 class Mapping:
-    """The user's own: one list of indices a client, or a .json (lists) or .npz (arrays) file that holds them."""
+    """The user's own: one list of indices a client, by name or in turn, or a .json (lists) or .npz (arrays) file of them."""
 
-    lists: Sequence[Sequence[int]] | str | Path
+    lists: Sequence[Sequence[int]] | dict[str, Sequence[int]] | str | Path
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the clients, where lists have names."""
+        lists = _read_lists(Path(self.lists)) if isinstance(self.lists, str | Path) else self.lists
+        return tuple(map(str, lists)) if isinstance(lists, dict) else ()
 
     def __call__(self, labels: np.ndarray, clients: int, rng: np.random.Generator) -> tuple[Parts, Notes]:
-        lists = _read_lists(Path(self.lists)) if isinstance(self.lists, str | Path) else list(self.lists)
+        held = _read_lists(Path(self.lists)) if isinstance(self.lists, str | Path) else self.lists
+        lists = list(held.values() if isinstance(held, dict) else held)
         if len(lists) != clients:
             raise DpflError(f"The mapping has {len(lists)} lists and {clients} clients were asked for: make them agree.")
         parts = [_as_indices(number, indices, len(labels)) for number, indices in enumerate(lists)]
@@ -275,7 +282,7 @@ def _with_leftover(parts: Parts, total: int) -> tuple[Parts, Notes]:
     return parts, (f"{left} of {total} images belong to no client",) if left else ()
 
 
-def _read_lists(path: Path) -> list[Any]:
+def _read_lists(path: Path) -> list[Any] | dict[str, Any]:
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as held:
@@ -283,10 +290,9 @@ def _read_lists(path: Path) -> list[Any]:
         content = json.loads(path.read_text())
     except (OSError, ValueError, EOFError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile) as error:
         raise DpflError(f"The mapping {path} cannot be read ({error}): give a JSON or .npz file of lists.") from error
-    lists = list(content.values()) if isinstance(content, dict) else content
-    if not isinstance(lists, list):
+    if not isinstance(content, list | dict):
         raise DpflError(f"The mapping {path} holds no lists: give a list of index lists, one a client.")
-    return lists
+    return content
 
 
 def _as_indices(number: int, indices: Any, total: int) -> np.ndarray:

@@ -58,8 +58,10 @@ def afford(
     return Plan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
 
 
-def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by: str | None) -> Algorithm:
-    """The algorithm with the least noise that lets it make all of its rounds within epsilon."""
+def with_planned_noise(
+    algorithm: Algorithm, budget: Budget, population: int, by: str | None, spent: Spent | None = None
+) -> Algorithm:
+    """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside what was `spent` before."""
     release = algorithm.release
     if release is None or not release.planned:
         return algorithm
@@ -74,7 +76,7 @@ def with_planned_noise(algorithm: Algorithm, budget: Budget, population: int, by
     def plan(z: float) -> Spent:
         noisy = algorithm.with_noise(z)
         counted = noisy.stated if algorithm.variant == "published" else noisy.spending
-        return add_all(algorithm.before, counted(count, population))
+        return add_all(add_all(spent or {}, algorithm.before), counted(count, population))
 
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
 

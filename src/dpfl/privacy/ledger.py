@@ -67,7 +67,6 @@ class Ledger:
                 connection.execute("COMMIT")
                 row = connection.execute("SELECT owner, unit, neighbours, salt FROM account").fetchone()
                 self.account, self._mark = Account(*row[:3]), _mark(row[3], data)
-                self._check_data()
             except BaseException:
                 connection.close()
                 raise
@@ -97,9 +96,17 @@ class Ledger:
         return cls(_there(path), connect_to_read(path))
 
     def refuse_other(self, account: Account) -> None:
-        if self.account != account:
+        try:
+            if self.account.owner != account.owner:
+                raise DpflError(
+                    f"The ledger {self.path} is that of {self.account.owner} and not of {account.owner}: copied, or renamed. "
+                    f"Bring back the one that {account.owner} had, since what it held was spent."
+                )
+            refuse_kinds(self.path, self.account, account)
+            self._check_data()
+        except DpflError:
             self.close()
-            raise DpflError(_mismatch(self.path, self.account, account))
+            raise
 
     def set_limit(self, limit: Limit) -> None:
         """The owner's word; earlier limits stay on record."""
@@ -310,14 +317,11 @@ def _mark(salt: str, data: str) -> str:
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
-def _mismatch(path: Path, found: Account, asked: Account) -> str:
-    if found.owner != asked.owner:
-        return (
-            f"The ledger {path} is that of {found.owner} and not of {asked.owner}: copied, or renamed. Bring back the one that "
-            f"{asked.owner} had, since what it held was spent."
+def refuse_kinds(path: Path, found: Account, asked: Account) -> None:
+    """Epsilons for other units or neighbours cannot be added up."""
+    if (found.unit, found.neighbours) != (asked.unit, asked.neighbours):
+        kinds = (f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked))
+        raise DpflError(
+            f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be added up; keep another "
+            "folder of ledgers for this run (privacy.ledger)."
         )
-    kinds = (f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked))
-    return (
-        f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be added up; keep another folder "
-        "of ledgers for this run (privacy.ledger)."
-    )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpfl.privacy.ledger import Account, Ledger
+from dpfl.errors import DpflError
+from dpfl.privacy.events import Event
+from dpfl.privacy.ledger import Account, Ledger, refuse_kinds
 from dpfl.privacy.limit import Limit
 
 FEDERATION = "federation"
 """The owner of the ledger that all clients share."""
+
+SHOWN = 3
+"""Names that a sentence lists."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,43 @@ class Ledgers:
         ledger = Ledger.read(self.path(number))
         ledger.refuse_other(Account(self.names[number], self.unit, self.neighbours))
         return ledger
+
+    def check(self) -> None:
+        """Before anything is written: the ledgers that lie here and those of this run add up, and none of them is lost."""
+        if not self.names:
+            return
+        found = [(path, *_seen(path)) for path in sorted(self.folder.glob("*.sqlite")) if path.name != "metrics.sqlite"]
+        federal = self.names[0] == FEDERATION
+        for path, account, _ in found:
+            if (account.owner == FEDERATION) != federal:
+                raise DpflError(
+                    f"The ledger {path} is {'one client' if federal else 'the federation'}'s where this run has "
+                    f"{'one for the federation' if federal else 'one a client'}; what it counts would be missing from the "
+                    "statement: keep another folder of ledgers for this run (privacy.ledger)."
+                )
+            refuse_kinds(path, account, Account(account.owner, self.unit, self.neighbours))
+        used = [account.owner for _, account, spent in found if spent]
+        lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
+        if used and lost:
+            raise DpflError(
+                f"There is no ledger of {listed(lost)} in {self.folder}, where {listed(used)} paid before. Bring it back if it "
+                f"is lost, since what it held was spent; for a client that never paid: dpfl ledger new {self.folder} {lost[0]}"
+            )
+
+    def spent(self) -> list[dict[Event, int]]:
+        """By owner; nothing where there is no ledger yet."""
+        paths = [self.path(number) for number in range(len(self.names))]
+        return [_seen(path)[1] if path.exists() else {} for path in paths]
+
+
+def _seen(path: Path) -> tuple[Account, dict[Event, int]]:
+    with closing(Ledger.read(path)) as ledger:
+        return ledger.account, ledger.spent()
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def ledger_path(folder: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpfl.algorithms import Algorithm
-from dpfl.data.federation import client_names
+from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
@@ -53,6 +53,8 @@ class Accounts:
     timed: bool = False
     """Whether a clock may end the run."""
     names: Sequence[str] = ()
+    data: Sequence[str] = ()
+    """What each ledger is bound to."""
 
     @property
     def event(self) -> Event:
@@ -76,7 +78,7 @@ class Accounts:
     @cached_property
     def ledgers(self) -> Ledgers:
         neighbours = self._neighbours if self.owners else "none"
-        return Ledgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit)
+        return Ledgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit, self.data)
 
     def paths(self) -> list[Path]:
         return [self.ledgers.path(number) for number in range(len(self.ledgers))]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import sqlite3
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import NoneType
@@ -83,8 +85,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         folder = cls(path)
-        if folder.begun():
-            raise DpflError(f"{path} holds a run already; choose another folder, or go on with it: dpfl run --resume {path}")
+        folder.refuse_held()
         try:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.ledgers.mkdir(exist_ok=True)
@@ -93,6 +94,24 @@ class RunFolder:
                 f"The run's folder {path} cannot be written ({error.strerror}); choose another with --out."
             ) from error
         return folder
+
+    def refuse_held(self) -> None:
+        if self.begun():
+            raise DpflError(
+                f"{self.path} holds a run already; choose another folder, or go on with it: dpfl run --resume {self.path}"
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For the life of a run: of two processes at one run, both would spend."""
+        with self.file("run.lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise DpflError(
+                    f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then resume it."
+                ) from error
+            yield
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

@@ -7,7 +7,7 @@ import importlib.metadata
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset, Federation
+from dpfl.data.names import client_names
 from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine, one_thread
 from dpfl.errors import DpflError
@@ -31,6 +32,7 @@ from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.run.accounts import Accounts, Meter, warnings_for
+from dpfl.run.beforehand import Beforehand, look, owners
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
@@ -76,7 +78,9 @@ def prepare(
     progress: Progress,
     resume: bool,
     experiment: Mapping[str, Any] | None,
+    until_the_end: ExitStack | None = None,
 ) -> Job:
+    """A folder that is written to by one process alone `until_the_end`."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
@@ -85,7 +89,12 @@ def prepare(
     source, federation, asked = federation, with_features(model, federation), algorithm
     flat = FlatModel(built(model, federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
-    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant)
+    folder = _place(algorithm, out, resume)
+    ledgers = Path(ledger) if ledger else folder.ledgers
+    before = look(algorithm, source, ledgers, budget, accountant)
+    if resume:
+        before = Beforehand.recorded(folder.experiment().get("resolved", {}))
+    algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant, before.spent)
     algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
@@ -95,20 +104,26 @@ def prepare(
         refuse_unreachable("model", model)
     by = _accountant(algorithm, federation, accountant)
 
-    folder = _folder(algorithm, out, resume)
-    record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, experiment)
+    if not resume:
+        RunFolder.create(folder.path)
+    if until_the_end:
+        until_the_end.enter_context(folder.locked())
+    record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
     record = {"run": {"nonce": secrets.token_hex(16), "started": _now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
-    ledgers = Path(ledger) if ledger else folder.ledgers
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
     warnings = warnings_for(algorithm.unit, len(federation.sizes), max(federation.sizes), budget.delta)
-    accounts = Accounts(run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings)
+    names, data = owners(algorithm, source)
+    accounts = Accounts(
+        run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
+    )  # fmt: skip
     accounts = replace(accounts, timed=budget.seconds is not None)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
+        folder.refuse_held()
         folder.save_checkpoint(fresh)  # the first weights of a module of the user's own are nowhere else
         folder.write_experiment(record | {"run": {"id": run} | record["run"]})
     state = folder.load_checkpoint(fresh) if resume else fresh
@@ -129,7 +144,7 @@ def prepare(
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
     untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
-    notes = (*federation.notes, *untested, *(f"warning: {warning}" for warning in warnings))
+    notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(
         run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
         federation.train.schema,
@@ -227,17 +242,20 @@ def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) 
     return proving(name or default_for(release.event(len(federation.sizes)))).name
 
 
-def _folder(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
+def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFolder:
     if resume:
         if out is None:
             raise DpflError("To resume a run, name its folder.")
         return RunFolder.open(Path(out))
-    return RunFolder.create(Path(out) if out else new_path(algorithm.name))
+    folder = RunFolder(Path(out) if out else new_path(algorithm.name))
+    folder.refuse_held()
+    return folder
 
 
 def _record(
     asked: Algorithm, algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget,
-    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, experiment: Mapping[str, Any] | None,
+    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, before: Beforehand,
+    experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
@@ -254,6 +272,8 @@ def _record(
             "budget": describe(budget),
             "algorithm": describe(algorithm),
             "clients": len(federation.sizes),
+            "names": None if federation.names == client_names(len(federation.names)) else list(federation.names),
+            "beside": before.record(),
             "largest": max(federation.sizes),
             "partition": federation.how,
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,19 +88,20 @@ def train(
     Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
     the clients, the privacy statement. The same seed gives the same model, on any number of workers, resumed or never stopped.
     """
-    job = prepare(
-        models.described(model), federation, algorithms.described(algorithm), budget,
-        seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
-        entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
-        experiment=experiment,
-    )  # fmt: skip
-    job.recorder.progress.start(job)
-    try:
-        with closing(job.engine):
-            run_rounds(job)
-    finally:
-        job.recorder.progress.stop()
-    return finish(job)
+    with ExitStack() as until_the_end:
+        job = prepare(
+            models.described(model), federation, algorithms.described(algorithm), budget,
+            seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
+            entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
+            experiment=experiment, until_the_end=until_the_end,
+        )  # fmt: skip
+        job.recorder.progress.start(job)
+        try:
+            with closing(job.engine):
+                run_rounds(job)
+        finally:
+            job.recorder.progress.stop()
+        return finish(job)
 
 
 def run_rounds(job: Job) -> None:

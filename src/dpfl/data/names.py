@@ -1,0 +1,33 @@
+"""Names of clients: whose ledger is whose, in whatever order they are listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dpfl.errors import DpflError
+
+RESERVED = ("federation", "metrics")
+"""Other files have these names."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+
+
+def client_names(count: int) -> tuple[str, ...]:
+    """Of clients that nobody named."""
+    return tuple(f"client-{number:05d}" for number in range(count))
+
+
+def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """One a client, and no two alike, not even where a disk takes small letters for capitals."""
+    if isinstance(names, str) or len(names) != count:
+        raise DpflError(f"{len(names)} names were given for {count} clients: give one each (data.names).")
+    if odd := [name for name in names if not isinstance(name, str) or not _NAME.fullmatch(name)]:
+        raise DpflError(
+            f"{odd[0]!r} cannot be a client's name, which is that of its ledger too: use up to 64 letters, digits, dots, "
+            "dashes and underscores."
+        )
+    small = [name.lower() for name in names]
+    if taken := next((name for name in small if name in RESERVED or small.count(name) > 1), None):
+        raise DpflError(f"The client's name {taken!r} is taken: give every client one of its own.")
+    return tuple(names)

@@ -1,0 +1,326 @@
+"""Runs one after another, or at once, on one folder of ledgers: what they say adds up, or they do not start."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import shutil
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpfl
+from dpfl.algorithms import dp_fedavg, fedavg_dp, ldp_fl
+from dpfl.data import IID, Federation, Mapping
+from dpfl.errors import DpflError
+from dpfl.experiment import parse
+from dpfl.privacy import Ledger, accountant
+from dpfl.privacy.events import ADD_REMOVE
+from dpfl.run.folder import RunFolder
+from dpfl.run.recorder import Silent
+from tests.conftest import MODEL, small_source
+
+STEPS = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0)
+OTHERS = {"dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0), "ldp-fl": ldp_fl(noise_multiplier=2.0)}
+
+
+def hospitals(order: str = "abcd", seed: int = 0) -> Federation:
+    """Four hospitals, each with the same images in whatever order they are listed."""
+    parts = dict(zip("abcd", np.array_split(np.random.default_rng(seed).permutation(1000), 4), strict=True))
+    return small_source().split(4, Mapping({name: parts[name].tolist() for name in order}))
+
+
+def spent(folder: Path) -> dict[str, int]:
+    found = {}
+    for path in sorted(folder.glob("*.sqlite")):
+        with closing(Ledger.read(path)) as ledger:
+            found[path.stem] = sum(ledger.spent().values())
+    return found
+
+
+@pytest.mark.parametrize("second", OTHERS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_systems_that_protect_other_units_do_not_share_a_folder(train, federation, tmp_path, second, turned) -> None:
+    """Fault: fedavg-dp and then ldp-fl stated "one client, epsilon 3.13"; dp-fedavg vanished from the next statement."""
+    one, other = (OTHERS[second], STEPS) if turned else (STEPS, OTHERS[second])
+    train(federation, one, rounds=1, ledger=tmp_path / "ledgers")
+    before = spent(tmp_path / "ledgers")
+    with pytest.raises(DpflError, match=r"keep another folder of ledgers for this run \(privacy\.ledger\)"):
+        train(federation, other, out="second", rounds=1, ledger=tmp_path / "ledgers")
+    assert spent(tmp_path / "ledgers") == before
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("system", [STEPS, OTHERS["dp-fedavg"]])
+def test_samples_that_were_dealt_otherwise_are_not_counted_as_the_same(train, tmp_path, system) -> None:
+    """Fault: another seed dealt other samples; 2.551 was stated for a sample that had lost 2.928."""
+    one, other = (small_source().split(4, IID(), seed) for seed in (0, 1))
+    train(one, system, rounds=1, ledger=tmp_path / "ledgers")
+    before = spent(tmp_path / "ledgers")
+    with pytest.raises(DpflError, match=r"counts other data than this run's.*data\.seed"):
+        train(other, system, out="second", rounds=1, ledger=tmp_path / "ledgers", seed=1)
+    assert spent(tmp_path / "ledgers") == before
+
+
+def test_other_seeds_on_the_same_samples_add_up(train, federation, tmp_path) -> None:
+    one = train(federation, STEPS, rounds=2, ledger=tmp_path / "ledgers")
+    two = train(federation, STEPS, out="second", rounds=2, ledger=tmp_path / "ledgers", seed=1)
+    assert one.privacy.proven < two.privacy.proven
+    assert two.privacy.proven == pytest.approx(accountant("pld").epsilon({STEPS.samples.event(250): 4}, 1e-5))
+
+
+def test_data_seed_deals_the_samples(tmp_path) -> None:
+    base = {"data": {"name": "mnist-sample", "partition": "iid", "clients": 3}}
+    deals = [
+        parse({**base, "seed": seed, "data": base["data"] | more}).federation().holding
+        for seed, more in ((0, {}), (1, {}), (1, {"seed": 0}))
+    ]
+    assert deals[0] == deals[2] != deals[1]
+
+
+def test_ledgers_follow_names_and_not_the_order_of_lists(train, tmp_path) -> None:
+    """Fault: lists in another order trained on a hospital whose limit was used up, from another's ledger."""
+    train(hospitals(), STEPS, rounds=2, ledger=tmp_path / "ledgers")
+    assert set(spent(tmp_path / "ledgers")) == set("abcd")
+    with closing(Ledger.existing(tmp_path / "ledgers" / "b.sqlite")) as ledger:
+        ledger.set_limit(dpfl.privacy.Limit(0.1, 1e-5))
+    result = train(hospitals("dcba"), STEPS, out="second", rounds=1, ledger=tmp_path / "ledgers")
+    assert spent(tmp_path / "ledgers") == {"a": 3, "b": 2, "c": 3, "d": 3}
+    assert list(result.privacy.per_client) == list("dcba")
+
+
+def test_the_ledger_of_a_neighbour_and_other_data_under_a_name_are_refused(train, tmp_path) -> None:
+    train(hospitals(), STEPS, rounds=1, ledger=tmp_path / "ledgers")
+    swapped = small_source().split(4, IID(), seed=5, names=("a", "b", "c", "d"))
+    with pytest.raises(DpflError, match="counts other data"):
+        train(swapped, STEPS, out="second", rounds=1, ledger=tmp_path / "ledgers")
+    shutil.copy(tmp_path / "ledgers" / "a.sqlite", tmp_path / "ledgers" / "b.sqlite")
+    with pytest.raises(DpflError, match=r"b\.sqlite is that of a and not of b"):
+        train(hospitals(), STEPS, out="third", rounds=1, ledger=tmp_path / "ledgers")
+
+
+def test_a_ledger_that_is_missing_among_used_ones_is_a_question(train, tmp_path, cli) -> None:
+    train(hospitals(), STEPS, rounds=1, ledger=tmp_path / "ledgers")
+    (tmp_path / "ledgers" / "c.sqlite").unlink()
+    with pytest.raises(DpflError, match=r"no ledger of c in .*dpfl ledger new .*ledgers c"):
+        train(hospitals(), STEPS, out="second", rounds=1, ledger=tmp_path / "ledgers")
+    assert spent(tmp_path / "ledgers") == {"a": 1, "b": 1, "d": 1}
+    assert cli("ledger", "new", str(tmp_path / "ledgers"), "c") == 0
+    train(hospitals(), STEPS, out="third", rounds=1, ledger=tmp_path / "ledgers")
+    assert spent(tmp_path / "ledgers") == {"a": 2, "b": 2, "c": 1, "d": 2}
+    assert cli("ledger", "check", str(tmp_path / "ledgers")) == 0
+    assert cli("ledger", "new", str(tmp_path / "ledgers"), "c") == 2
+    assert cli("ledger", "new", str(tmp_path / "ledgers"), "../c") == 2
+
+
+@pytest.fixture
+def cli():
+    from dpfl.cli.app import main
+
+    def run(*words: str) -> int:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("sys.argv", ["dpfl", *words])
+            try:
+                code = main()
+            except SystemExit as end:
+                code = end.code
+        return int(code or 0)
+
+    return run
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("a", "federation"), ("a", "b/c"), ("a", ".."), ("a", ""), ("a",)])
+def test_names_that_cannot_be_those_of_ledgers_are_refused(names) -> None:
+    with pytest.raises(DpflError, match="name"):
+        small_source().split(2, IID(), names=names)
+
+
+def test_a_second_run_plans_its_noise_for_what_is_left_and_makes_all_of_its_rounds(train, federation, tmp_path) -> None:
+    """Fault: it planned as if ledgers were empty, and stopped at round 71 of 100 without a word."""
+    planned, options = fedavg_dp(sampling_rate=0.05), {"epsilon": 3.0, "ledger": tmp_path / "ledgers"}
+    first = train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0), rounds=3, **options)
+    second = train(federation, planned, out="second", rounds=8, **options)
+    assert (second.rounds, second.stopped_by) == (8, "rounds")
+    assert first.privacy.proven < second.privacy.proven <= 3.0
+    assert any("has spent epsilon" in note and "noise is planned for what that leaves" in note for note in second.notes)
+    third = train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=8.0), out="third", rounds=1, epsilon=4.0,
+                  ledger=tmp_path / "ledgers")  # fmt: skip
+    assert any("may end by epsilon" in note for note in third.notes)
+
+
+def test_a_run_whose_ledgers_others_used_meanwhile_resumes_with_the_noise_that_it_had(train, federation, tmp_path) -> None:
+    from tests.conftest import StopsAfter
+
+    planned, options = fedavg_dp(sampling_rate=0.05), {"epsilon": 3.0, "ledger": tmp_path / "ledgers"}
+    train(federation, STEPS, out="first", rounds=1, **options)
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, planned, rounds=3, progress=StopsAfter(1), **options)
+    train(federation, fedavg_dp(sampling_rate=0.05, noise_multiplier=9.0), out="other", rounds=1, **options)
+    result = train(federation, planned, rounds=3, resume=True, **options)
+    assert result.privacy.proven <= 3.0
+
+
+# Two processes
+
+
+def hold(folder: Path, held: object, done: object) -> None:
+    with RunFolder(folder).locked():
+        held.set()
+        done.wait(60)
+
+
+def test_a_run_that_another_process_is_at_is_refused_before_any_debit(train, federation, tmp_path) -> None:
+    from tests.conftest import StopsAfter
+
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, STEPS, rounds=3, progress=StopsAfter(1))
+    before, context = spent(tmp_path / "run" / "ledger"), multiprocessing.get_context("fork")
+    held, done = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(tmp_path / "run", held, done), daemon=True)
+    process.start()
+    assert held.wait(60)
+    with pytest.raises(DpflError, match="Another process is at the run"):
+        train(federation, STEPS, rounds=3, resume=True)
+    assert spent(tmp_path / "run" / "ledger") == before
+    done.set()
+    process.join(60)
+    assert train(federation, STEPS, rounds=3, resume=True).rounds == 3
+
+
+def test_of_two_processes_that_start_or_resume_one_run_together_one_does(federation, tmp_path) -> None:
+    context = multiprocessing.get_context("fork")
+    together, answers = context.Barrier(2), context.Queue()
+    both = [context.Process(target=start, args=(federation, tmp_path / "run", together, answers), daemon=True) for _ in "12"]
+    for process in both:
+        process.start()
+    said = sorted(answers.get(timeout=120) for _ in both)
+    for process in both:
+        process.join(60)
+    assert said[0] == "3 rounds"
+    assert "holds a run already" in said[1] or "Another process" in said[1]
+    assert set(spent(tmp_path / "run" / "ledger").values()) == {3}
+
+
+def start(federation: Federation, out: Path, together: object, answers: object) -> None:
+    together.wait(60)
+    try:
+        result = dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=3), out=out)
+        answers.put(f"{result.rounds} rounds")
+    except DpflError as error:
+        answers.put(str(error))
+
+
+def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(federation, tmp_path) -> None:
+    context = multiprocessing.get_context("fork")
+    watch = Together(context.Barrier(2))
+    both = [context.Process(target=spend, args=(federation, tmp_path, name, watch), daemon=True) for name in ("one", "two")]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join(120)
+        assert process.exitcode == 0
+    runs = set()
+    for path in sorted((tmp_path / "ledgers").glob("*.sqlite")):
+        with closing(Ledger.read(path)) as ledger:
+            assert ledger.epsilon(1e-5) <= 2.0
+            runs |= {run for run, *_ in ledger.debits()}
+    assert len(runs) == 2
+
+
+class Together(Silent):
+    """Both have planned before either debits."""
+
+    def __init__(self, barrier: object) -> None:
+        self.barrier = barrier
+
+    def start(self, job: object) -> None:
+        self.barrier.wait(60)
+
+
+def spend(federation: Federation, folder: Path, name: str, watch: Together) -> None:
+    budget = dpfl.Budget(epsilon=2.0, rounds=40)
+    dpfl.train(MODEL, federation, STEPS, budget, out=folder / name, ledger=folder / "ledgers", progress=watch)
+
+
+# Reading
+
+
+def used(path: Path) -> Ledger:
+    ledger = Ledger.open(path, "owner", "sample", ADD_REMOVE)
+    ledger.debit("run", "a", STEPS.samples.event(250), 5)
+    return ledger
+
+
+def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path) -> None:
+    path = tmp_path / "owner.sqlite"
+    with closing(used(path)):
+        writing = sqlite3.connect(path, isolation_level=None)
+        writing.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        assert spent(tmp_path) == {"owner": 5}
+        assert time.monotonic() - began < 5
+        writing.execute("ROLLBACK")
+        writing.close()
+    locked = sqlite3.connect(path, isolation_level=None)
+    locked.execute("PRAGMA locking_mode = EXCLUSIVE")
+    locked.execute("PRAGMA journal_mode = DELETE")
+    locked.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    with pytest.raises(DpflError, match="held by another program"):
+        Ledger.read(path)
+    assert time.monotonic() - began < 10
+    locked.close()
+    with closing(Ledger.read(path)) as ledger, pytest.raises(DpflError, match="cannot be written"):
+        ledger.debit("run", "b", STEPS.samples.event(250), 1)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(tmp_path, monkeypatch, log) -> None:
+    """Root writes anywhere, so that SQLite is told that it cannot."""
+    from dpfl.privacy import ledger_file
+
+    place, copied = tmp_path / "here", tmp_path / "there"
+    copied.mkdir()
+    ledger = used(place / "owner.sqlite")
+    if not log:
+        ledger.close()
+    for file in place.glob("owner.sqlite*"):
+        if not file.name.endswith("-shm"):
+            shutil.copy(file, copied)
+    assert (copied / "owner.sqlite-wal").exists() == log
+    ledger.close()
+    reading = ledger_file._reading
+
+    def cannot(path: Path, mode: str) -> sqlite3.Connection:
+        return reading(path if mode == "immutable=1" else tmp_path / "nowhere" / path.name, mode)
+
+    monkeypatch.setattr(ledger_file, "_reading", cannot)
+    before = sorted(file.name for file in copied.iterdir())
+    assert spent(copied) == {"owner": 5}
+    assert sorted(file.name for file in copied.iterdir()) == before
+
+
+def test_where_ledgers_cannot_be_made_the_same_command_works_later(train, federation, tmp_path) -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    process = context.Process(target=on_a_full_disk, args=(federation, tmp_path / "run", answers), daemon=True)
+    process.start()
+    assert "cannot be made" in (said := answers.get(timeout=60))
+    assert "give the same command again" in said
+    process.join(60)
+    assert train(federation, STEPS, rounds=1).rounds == 1
+
+
+def on_a_full_disk(federation: Federation, out: Path, answers: object) -> None:
+    """No file can grow beyond a page."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    try:
+        dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=1), out=out)
+    except DpflError as error:
+        answers.put(str(error))
