@@ -97,7 +97,7 @@ def test_fedavg_dp_learns_and_states_its_epsilon_for_one_sample(train: Train, fe
     assert statement.claimed == (by and pytest.approx(accountant(by).epsilon({event: 24}, 1e-5)))
     assert by is None or "RDP" in statement.claim
     assert statement.unaccounted == ()
-    assert set(statement.per_client) == {"0", "1", "2", "3"}
+    assert set(statement.per_client) == {f"client-{number:05d}" for number in range(4)}
     assert list(statement.releases.values()) == [24]
 
 
