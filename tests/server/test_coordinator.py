@@ -20,7 +20,7 @@ from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, Sys
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.noise import AtLeast, gaussian_vector
-from dpfl.server.coordinator import Coordinator, Federated, State, _digest
+from dpfl.server.coordinator import Coordinator, Federated, State, release_name
 from dpfl.server.schedules import Decay
 from dpfl.server.steps import Fixed
 from dpfl.server.weights import BySize, Uniform
@@ -87,7 +87,7 @@ def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_
     with_it.aggregate([*good(0), Reply(2, BAD[problem])])
     without.aggregate(good(0))
     assert torch.equal(with_it.state.vector, without.state.vector)
-    scope = f"{_digest(coordinator(algorithm, tmp_path / 'c').state.vector, good(0)[0].update)}-1"
+    scope = release_name(algorithm.clients, coordinator(algorithm, tmp_path / "c").state.vector, good(0)[0].update, 1)
     noise = gaussian_vector(SIZE, 1.0, Keyed(0, scope=scope).generator("server noise", 0))
     trainable = slice(0, flat().layout.trainable)
     assert torch.allclose(without.state.vector[trainable], ((1 + noise) / CLIENTS)[trainable])
@@ -180,13 +180,23 @@ def test_a_round_made_again_with_other_replies_is_another_release_with_its_own_n
     assert sum(again.federated.ledger.spent().values()) == 2
 
 
+def test_one_sum_with_more_noise_has_noise_of_its_own(tmp_path: Path) -> None:
+    """Fault: one seed gave S + N in a run and S + 3 N in another, noise keyed by S alone: 2 S = 3 (S + N) - (S + 3 N)."""
+    found = []
+    for multiplier in (1.0, 3.0):
+        run = coordinator(dp_fedavg(cohort=2, noise_multiplier=multiplier), tmp_path / str(multiplier))
+        run.aggregate(good(0, 1))
+        found.append(2 * run.state.vector[: flat().layout.trainable])
+    assert ((3 * found[0] - found[1]) / 2 - 3.0).abs().max() > 1.0
+
+
 def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path) -> None:
     """The noise is for the level that the clients used; only the next round's order has the new one."""
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0)
     run = coordinator(algorithm, tmp_path)
     order = run.next_order()
     assert {task.clients.clip.level for task in order.tasks} <= {0.5}
-    key = Keyed(0, scope=f"{_digest(run.state.vector, torch.zeros(SIZE))}-0")
+    key = Keyed(0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE), 0))
     run.aggregate([Reply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
     run.close_round(order.steps)
     drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))

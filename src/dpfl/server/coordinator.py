@@ -299,12 +299,12 @@ class Coordinator:
     def _debit_federation(self, total: Tensor, inside: int) -> Randomness:
         """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists.
 
-        A round that is made again after a crash is the same release only if the same sum and count come out: these name it,
-        and key its noise.
+        A round that is made again after a crash is the same release only if the same sum and count come out, to get the same
+        noise: these name it, and key its noise.
         """
         ledger, state = self.federated.ledger, self.state
         assert ledger is not None
-        name = f"{_digest(state.vector, total)}-{inside}"
+        name = release_name(state.clients, state.vector, total, inside)
         fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
         entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
         if state.clients.whole_run:
@@ -356,11 +356,12 @@ def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: St
     return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
 
 
-def _digest(*tensors: Tensor) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for tensor in tensors:
+def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
+    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would give the sum away."""
+    digest = hashlib.blake2b(repr(release).encode(), digest_size=16)
+    for tensor in (vector, total):
         digest.update(tensor.contiguous().numpy().data)
-    return digest.hexdigest()
+    return f"{digest.hexdigest()}-{inside}"
 
 
 def _fault(update: Tensor | None, size: int) -> str:
