@@ -132,6 +132,23 @@ def test_no_statement_is_above_a_limit_that_every_debit_kept(train: Train, feder
         assert privacy.used <= privacy.proven <= 4.0
 
 
+def test_a_limit_that_came_later_does_not_lower_what_was_fixed_before(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
+    """Fault: 6.7 was proven of a run, and 1.66 of the same and one more, by the second's budget or a limit set in between."""
+    first = train(federation, adaptive(), out="first", ledger=tmp_path / "ledgers", epsilon=8.0, rounds=2, accountant="rdp")
+    allowed = first.privacy.used + 0.5
+    assert allowed < first.privacy.proven
+    ledger = Ledger.existing(tmp_path / "ledgers" / "client-00000.sqlite")
+    ledger.set_limit(Limit(allowed, 1e-5, "rdp"))
+    ledger.close()
+    fixed = fedavg_dp(noise_multiplier=4.0, sampling_rate=0.1, tau=1)
+    settings = {"ledger": tmp_path / "ledgers", "rounds": 1, "accountant": "rdp"}
+    second = train(federation, fixed, out="second", epsilon=allowed, **settings).privacy
+    assert second.used <= allowed
+    assert min(second.per_client.values()) > first.privacy.proven
+
+
 def test_an_adaptive_run_is_certified_for_what_was_fixed_beforehand(train: Train, federation: Federation) -> None:
     result = train(federation, adaptive(), **SETTINGS)
     new_key(result.folder / "key.pem")

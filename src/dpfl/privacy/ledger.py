@@ -121,6 +121,15 @@ class Ledger:
             row = self._connection.execute(query).fetchone()
             return Limit(*row) if row else None
 
+    def limits_since_the_first_debit(self) -> list[Limit | None]:
+        """Each that any debit may have been held against, in turn; None where the owner had set none."""
+        with self._errors():
+            ask = self._connection.execute
+            (first,) = ask("SELECT COALESCE(MIN(link), 1 << 62) FROM debits").fetchone()
+            rows = ask("SELECT link, epsilon, delta, accountant FROM limits ORDER BY id").fetchall()
+        stood = [Limit(*row) for link, *row in rows if link < first]
+        return [*(stood[-1:] or [None]), *(Limit(*row) for link, *row in rows if link > first)]
+
     @property
     def unit(self) -> str:
         return self.account.unit

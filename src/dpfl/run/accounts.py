@@ -160,8 +160,9 @@ class Accounts:
         return self._ask(lambda ledger: (bound(ledger), self._ceiling(ledger)))
 
     def _ceiling(self, ledger: Ledger) -> float:
-        limits = [limit for limit in (ledger.limit, self.limit) if limit and limit.delta <= self.delta]
-        return min((limit.epsilon for limit in limits), default=math.inf)
+        """By the largest limit that the owner had: one set later, or that of a later run, held nothing that came before it."""
+        limits = ledger.limits_since_the_first_debit()
+        return max(limit.epsilon if limit and limit.delta <= self.delta else math.inf for limit in limits)
 
     def check_kept(self, paid: Sequence[int]) -> None:
         """A resumed run finds at least its own debits of before, or its ledgers are not those that it had.
