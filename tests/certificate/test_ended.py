@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,40 @@ def test_a_record_with_a_name_to_match_has_no_debits(run_of, key):
         certify(folder.path, key)
 
 
+def with_numbers(folder: Path, **changes: Any) -> None:
+    """The checkpoint, as if the run had come to other numbers."""
+    path = folder / "checkpoint.safetensors"
+    with safe_open(path, "np") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = dict(file.metadata())
+    save_file(tensors, path, metadata | {"state": json.dumps(json.loads(metadata["state"]) | changes)})
+
+
+@pytest.mark.parametrize(("name", "account"), [("keyed", "client-0000"), ("clients", "federation")])
+@pytest.mark.parametrize("edit", ["record", "ledgers"])
+def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(run_of, key, name, account, edit):
+    """Fault: a record with another name, or empty ledgers, and a checkpoint without payments were certified: epsilon 0."""
+    from dpfl.run.folder import RunFolder, record_id
+
+    folder = RunFolder(run_of(name))
+    record = folder.experiment()
+    with_numbers(folder.path, paid=[0] * len(list(folder.ledgers.glob("*.sqlite"))))
+    if edit == "record":
+        record["resolved"]["budget"]["delta"] = 1e-2
+        record["run"]["id"] = record_id(record)
+        folder.write_experiment(record)
+        edited(folder.path, "result.json", lambda told: told.update(run=record["run"]["id"]))
+        edited(folder.path, "statement.json", lambda told: told.update(delta=1e-2))
+    else:
+        for path in folder.ledgers.glob(f"{account}*.sqlite"):
+            with closing(Ledger.read(path)) as ledger:
+                words = ledger.account
+            path.unlink()
+            Ledger.open(path, words.owner, words.unit, words.neighbours).close()
+    with pytest.raises(DpflError, match="no debit of the run"):
+        certify(folder.path, key)
+
+
 def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
     folder = run_of("keyed")
     debit_elsewhere(folder / "ledger" / "client-00002.sqlite", "another run", "all", gaussian(0.2), 1)
@@ -111,16 +146,10 @@ def test_a_run_of_an_older_version_is_one_sentence(run_of, key):
 
 def test_rounds_are_those_of_the_checkpoint_and_debits_have_to_bear_them_out(run_of, key):
     folder = run_of("keyed")
-    path = folder / "checkpoint.safetensors"
-    with safe_open(path, "np") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        metadata = dict(file.metadata())
-    numbers = json.loads(metadata["state"])
-    numbers |= {"round": 200, "iterations": 200, "paid": [200] * 4}
-    save_file(tensors, path, metadata | {"state": json.dumps(numbers)})
+    with_numbers(folder, round=200, iterations=200, paid=[200] * 4)
     with pytest.raises(DpflError, match="lost debits of this run"):
         certify(folder, key)
-    save_file(tensors, path, metadata | {"state": json.dumps(numbers | {"paid": [2]})})
+    with_numbers(folder, paid=[2])
     with pytest.raises(DpflError, match="do not fit together"):
         certify(folder, key)
 

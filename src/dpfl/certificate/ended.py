@@ -53,6 +53,7 @@ def _ended(folder: RunFolder) -> Ended:
     if accounts.algorithm.unit == "none":
         raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
     accounts.check_kept(numbers["paid"])
+    accounts.check_made()
     statement = accounts.statement(SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
     _compare(folder, "statement.json", told, statement.to_dict(), TERMS)
     _compare(folder, "statement.json", told, {"per_client": statement.per_client}, ("per_client",))

@@ -176,6 +176,14 @@ class Accounts:
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
                 )
 
+    def check_made(self) -> None:
+        """A run that has ended left debits under its name, which is a digest of its record: another record has none."""
+        if not any(self._ask(lambda ledger: less(ledger.spent(), ledger.spent(self.run)))):
+            raise DpflError(
+                f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released nothing, or record or ledgers "
+                "are not its own; restore them from a copy."
+            )
+
     def _ask(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
         """Of every ledger in turn."""
         answers = []
