@@ -127,8 +127,8 @@ class Ledger:
             ask = self._connection.execute
             (first,) = ask("SELECT COALESCE(MIN(link), 1 << 62) FROM debits").fetchone()
             rows = ask("SELECT link, epsilon, delta, accountant FROM limits ORDER BY id").fetchall()
-        stood = [Limit(*row) for link, *row in rows if link < first]
-        return [*(stood[-1:] or [None]), *(Limit(*row) for link, *row in rows if link > first)]
+        stood: list[Limit | None] = [None, *(Limit(*row) for link, *row in rows if link < first)]
+        return [stood[-1], *(Limit(*row) for link, *row in rows if link > first)]
 
     @property
     def unit(self) -> str:
