@@ -115,7 +115,8 @@ def test_a_checkpoint_that_says_nothing_was_paid_does_not_stand_for_the_debits(r
         for path in folder.ledgers.glob(f"{account}*.sqlite"):
             with closing(Ledger.read(path)) as ledger:
                 words = ledger.account
-            path.unlink()
+            for file in folder.ledgers.glob(f"{path.name}*"):
+                file.unlink()
             Ledger.open(path, words.owner, words.unit, words.neighbours).close()
     with pytest.raises(DpflError, match="no debit of the run"):
         certify(folder.path, key)
