@@ -119,6 +119,17 @@ def exact_norms(x: Tensor, g: Tensor) -> Tensor:
     return (g.double().mT @ x.double()).flatten(1).norm(dim=1)
 
 
+@pytest.mark.parametrize("small", [1e-30, 2.6e-23, 1e-20])
+def test_norms_are_not_below_the_truth_where_squares_are_too_small_for_float32(small: float) -> None:
+    """What is small has no square, and what it is multiplied with is large."""
+    x, g = torch.full((1, 784), small), torch.full((1, 16), 4e18)
+    for one, other in ((x, g), (g, x)):
+        truth = one.double().norm() * other.double().norm()
+        assert products.outer(one, other).squares.double().sqrt() >= truth * (1 - 1e-5)
+    usual = torch.randn(3, 784, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(products.outer(usual, usual).squares, usual.square().sum(1) ** 2), "and no more where they are usual"
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     terms=st.integers(2, 12),

@@ -38,6 +38,8 @@ _BLOCK = 1 << 21
 _KEEP = 1 << 25
 # Where outer products cancel, the float32 sum of a batch is rounded by about this much of their separate norms.
 _ROUNDING = 2 * torch.finfo(torch.float32).eps
+# The smallest number of float32: a square is rounded by up to half of it, which is all of a square that is smaller.
+_SMALLEST = 2.0**-149
 
 
 def written_out(rows: Tensor) -> SampleGradient:
@@ -59,9 +61,10 @@ def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
 
 
 def outer(x: Tensor, g: Tensor) -> SampleGradient:
-    """Gradients g x^T, from x (B, in) and g (B, out)."""
+    """Gradients g x^T, from x (B, in) and g (B, out). Squares too small for float32 count as its smallest number each: what
+    they are multiplied with may be large."""
     return SampleGradient(
-        squares_of(x) * squares_of(g),
+        (squares_of(x) + x.shape[1] * _SMALLEST) * (squares_of(g) + g.shape[1] * _SMALLEST),
         lambda weights: ((g * weights[:, None]).T @ x).flatten(),
         lambda: (g.unsqueeze(2) * x.unsqueeze(1)).flatten(1),
     )
