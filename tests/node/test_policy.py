@@ -9,7 +9,7 @@ from dpfl.algorithms import Algorithm, ali_dpfl, dp_fedavg, fedavg, fedavg_dp, h
 from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
 from dpfl.node.task import Local, Task
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, Release
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
@@ -73,6 +73,10 @@ def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: Task) -> None
 NEVER = {
     "a slope beside an upload": replace(PRIVATE, samples=BATCHES, upload=FOR_A_CLIENT, slope=True),
     "noise for less than a sample moves": replace(PLAIN, upload=FOR_A_SAMPLE),
+    "batches whose rate tells how many samples there are": replace(PRIVATE, samples=replace(SAMPLES, sampling=PoissonSize(4))),
+    "noise for a mean of no more than was declared": replace(
+        PRIVATE, samples=replace(BATCHES, sampling=All()), upload=replace(FOR_A_SAMPLE, moves=2.0, clip=Flat(9.0))
+    ),
     "noise for one step of two": replace(PRIVATE, samples=BATCHES, upload=FOR_A_SAMPLE, local=Local(SGD(0.5))),
 }
 

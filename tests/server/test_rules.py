@@ -12,7 +12,7 @@ from dpfl.algorithms import ALGORITHMS, Algorithm, auto, dp_fedavg, dp_ftrl, dyn
 from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD, Momentum
 from dpfl.node.task import Local, moved_by_a_sample
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PublicMedian, Quantile, Release
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PoissonSize, PublicMedian, Quantile, Release
 from dpfl.privacy.clip import Clip, Model
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.histogram import Survey
@@ -50,7 +50,7 @@ def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
 
 
 def for_a_sample(moves: float, samples: Release | None, steps: int = 1, local: Local | None = None) -> Algorithm:
-    upload = Upload(All(), Flat(0.05 * steps), NOISE, moves=moves, protects="sample")
+    upload = Upload(All(), Flat(0.06 * steps), NOISE, moves=moves, protects="sample")
     return replace(ldp_fl(), uploads=upload, samples=samples, steps=Fixed(steps), local=local or Local(SGD(0.05)))
 
 
@@ -58,6 +58,7 @@ UNBOUNDED = {
     "no clip on samples": lambda: for_a_sample(0.002, None),
     "a clip of nothing": lambda: for_a_sample(0.002, Release(FixedSize(50))),
     "batches that are larger by chance": lambda: for_a_sample(0.002, Release(Poisson(0.5), Flat(1.0))),
+    "one sample more than was declared": lambda: for_a_sample(0.1 * 20, Release(All(), Flat(1.0)), steps=20),
     "less than what one sample moves": lambda: for_a_sample(0.0019, Release(FixedSize(50), Flat(1.0))),
     "a second step that is forgotten": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), steps=2),
     "another rate": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=Local(SGD(0.06))),
@@ -76,7 +77,7 @@ def test_fault_an_upload_for_a_sample_that_nothing_bounds(what: str) -> None:
 
 def test_an_upload_for_a_sample_is_bounded_by_the_clip_of_gradients_or_by_its_own() -> None:
     assert for_a_sample(0.002, Release(FixedSize(50), Flat(1.0))).unit == "sample"
-    assert for_a_sample(0.1, None).unit == "sample", "twice the clip of the upload holds for a sample, too"
+    assert for_a_sample(0.12, None).unit == "sample", "twice the clip of the upload holds for a sample, too"
 
 
 @given(steps=st.integers(1, 20), batch=st.integers(1, 100), clip=st.floats(0.01, 10), rate=st.floats(0.001, 1))
@@ -118,6 +119,10 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     "a cohort that does not know itself": (
         lambda: replace(ROUND, clients=Release(FixedSize(4), Flat(1.0), NOISE)),
         "draw clients by FixedCohort",
+    ),
+    "batches whose rate follows from how many samples there are": (
+        lambda: replace(SAMPLES, samples=Release(PoissonSize(4), Flat(1.0), NOISE)),
+        "give batches a rate",
     ),
     "a quantile of samples": (
         lambda: replace(SAMPLES, samples=Release(Poisson(0.1), Quantile(1.0), NOISE)),

@@ -63,5 +63,9 @@ TASKS: tuple[Objection, ...] = (
         lambda own, task: task.slope and not (task.samples and task.samples.private and not task.upload),
         "a slope that the noise of the steps does not cover",
     ),
+    (
+        lambda own, task: _private(task) and task.samples and task.samples.sampling.counts,
+        "batches that are drawn by how many samples it has",
+    ),
     (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it"),
 )

@@ -27,6 +27,10 @@ class Sampling(Protocol):
         """Whether the event still holds against a unit that knows of itself whether it was drawn."""
 
     @property
+    def counts(self) -> bool:
+        """Whether one unit more or less changes with what chance, or when, all others are drawn."""
+
+    @property
     def least(self) -> int:
         """The smallest population that can be drawn from."""
 
@@ -51,6 +55,7 @@ class Poisson:
     rate: float
     neighbours = ADD_REMOVE
     hidden = known = True
+    counts = False
     least = 1
     largest_share = math.inf
 
@@ -76,7 +81,7 @@ class PoissonSize:
 
     size: int
     neighbours = ADD_REMOVE
-    hidden = known = True
+    hidden = known = counts = True
     largest_share = math.inf
 
     @property
@@ -109,7 +114,7 @@ class FixedSize:
     size: int
     neighbours = REPLACE
     hidden = True
-    known = False
+    known = counts = False  # replacing one changes no count
 
     @property
     def least(self) -> int:
@@ -157,10 +162,10 @@ class All:
     """Everyone, every time."""
 
     neighbours = ADD_REMOVE
-    hidden = False
+    hidden = counts = False
     known = True
     least = 1
-    largest_share = 1.0
+    largest_share = math.inf  # the divisor is declared: one sample more makes the mean longer than its clip
 
     def draw(self, population: int, rng: np.random.Generator, turn: int = 0) -> np.ndarray:
         return np.arange(population)
@@ -182,7 +187,7 @@ class Cyclic:
     size: int
     neighbours = ADD_REMOVE
     hidden = False
-    known = True
+    known = counts = True
     largest_share = math.inf
 
     @property

@@ -78,6 +78,10 @@ NOISE: tuple[Rule, ...] = (
         "Noise that clients share, or that later rounds take back, is for the sum of a round.",
     ),
     (
+        lambda a: a.samples and a.samples.sampling.counts,
+        "A rate that follows from how many samples a client has changes for all of them with one more; give batches a rate.",
+    ),
+    (
         lambda a: a.clients.realised,
         "The sum of a round is divided by the expected cohort; only batches can be divided as drawn.",
     ),
