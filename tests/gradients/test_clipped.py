@@ -362,6 +362,34 @@ def test_weights_that_are_not_finite_raise(make: Callable[[], nn.Module]) -> Non
         list(computed.rows(x, y))
 
 
+def behind_a_relu() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 3, bias=False), nn.ReLU(), nn.Linear(3, CLASSES))
+
+
+@pytest.mark.parametrize("samples", [0, 7])
+def test_weights_that_are_not_finite_raise_whatever_the_samples_are(samples: int) -> None:
+    """A weight of -inf behind a ReLU is seen by some samples only, and no weight by an empty batch: neither may be told."""
+    model = FlatModel(behind_a_relu())
+    computed, (x, y) = ClippedGradients(model), batch(samples, 5)
+    model.vector[:5] = -math.inf
+    with pytest.raises(NonFinite, match="lower the learning rate"):
+        computed(x.abs() + 1, y, clip(1.0))
+    with pytest.raises(NonFinite, match="lower the learning rate"):
+        list(computed.rows(x.abs() + 1, y))
+
+
+@pytest.mark.parametrize("make", [nn.Sequential, Dropping], ids=["chain", "layers"])
+def test_samples_that_are_finite_by_the_luck_of_dropout_raise_nothing(make: Callable[..., nn.Module]) -> None:
+    layers = (nn.Dropout(0.5), nn.Linear(5, CLASSES))
+    computed = ClippedGradients(FlatModel(make(*layers) if make is nn.Sequential else Dropping()))
+    x = torch.ones(2, 5)
+    x[:, 0] = 3e19
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        found = [computed(x, torch.zeros(2, dtype=torch.int64), clip(1.0)) for _ in range(20)]
+    assert all(torch.isfinite(one.total).all() and one.total.norm() <= 2 for one in found)
+
+
 def test_factors_are_checked() -> None:
     computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)))
     with pytest.raises(NonFinite, match="factor"):

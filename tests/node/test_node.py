@@ -221,6 +221,42 @@ def test_weights_that_left_all_bounds_give_a_reply_marked_diverged_and_no_update
     assert sum(spent(tmp_path).values()) == 4
 
 
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_model_that_is_not_finite_gives_the_same_reply_whatever_a_client_has(tmp_path: Path, held: int) -> None:
+    """Else a server that sends one would see whether batches were empty."""
+    where = site(tmp_path)
+    where = replace(where, clients=(where.clients[0], where.clients[1][:held]))
+    reply = work(where, replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0))), start() * math.nan)
+    assert reply.diverged
+    assert reply.update is None
+
+
+class OneWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.pad(x[:, :1] * self.weight, (0, CLASSES - 1))
+
+
+@pytest.mark.parametrize("clipped", [None, Release(FixedSize(1), Flat(1.0))], ids=["plain", "clipped"])
+@pytest.mark.parametrize("weight", [-3e38, 3e38])
+@pytest.mark.parametrize("label", [0, 1])
+def test_steps_beyond_all_bounds_are_not_told_where_noise_hides_the_client(
+    tmp_path: Path, label: int, weight: float, clipped: Release | None
+) -> None:
+    """Weights leave float32, or are finite before and after and too far apart for it: which of them is the client's secret."""
+    where = site(tmp_path, OneWeight())
+    where.x.fill_(1)
+    where.y.fill_(label)
+    upload = Upload(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    one = replace(where, clients=(where.clients[0], where.clients[1][:1]))
+    reply = work(one, replace(PLAIN, samples=clipped, upload=upload, local=Local(SGD(2e38))), torch.tensor([weight]))
+    assert reply.update is not None
+    assert torch.isfinite(reply.update).all()
+
+
 @pytest.mark.parametrize("hidden", ["upload", "clients"])
 def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(tmp_path: Path, hidden: str) -> None:
     where = site(tmp_path)

@@ -77,7 +77,12 @@ class ClippedGradients:
         return self._parts(x, y, self._row_chunk, self._written_out)
 
     def _parts(self, x: Tensor, y: Tensor, chunk: int, part: Callable[[Tensor, Tensor], T]) -> Iterator[tuple[slice, T]]:
-        """A result for each chunk of the batch, by the fallback from the first one on that needs it."""
+        """A result for each chunk of the batch, by the fallback from the first one on that needs it.
+
+        A model that is not finite is refused whatever the batch is, an empty one included: who sent it must not see more.
+        """
+        if not (torch.isfinite(self.model.vector.sum()) or torch.isfinite(self.model.vector).all()):
+            raise NonFinite(_NOT_FINITE)
         if len(x) != len(y):
             raise DpflError(f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels.")
         if len(x) and not self._checked:
@@ -113,13 +118,14 @@ class ClippedGradients:
         norms = self._norms(gradients)
         if torch.isfinite(norms).all() and torch.isfinite(losses).all():
             return ClippedSum(self._summed(gradients, _checked_factors(factors, norms)), norms, losses)
-        return self._part_of_finite(x, y, factors, self._finite(norms, losses), norms, drawn)
+        return self._part_of_finite(x, y, factors, _finite(norms, losses), norms, drawn)
 
     def _part_of_finite(
         self, x: Tensor, y: Tensor, factors: Factors, finite: Tensor, norms: Tensor, drawn: Tensor
     ) -> ClippedSum:
         """The others again, with the same draws (of dropout): the shortest of them stands, unweighted, in the place of what is
-        not finite, which a weight of 0 would not take out of a matrix product."""
+        not finite, which a weight of 0 would not take out of a matrix product. One by one, with draws of their own, where it is
+        not finite there."""
         if not finite.any():
             zeros = torch.zeros_like(self.model.vector[: self.model.layout.trainable])
             return ClippedSum(zeros, torch.zeros_like(norms), zeros.new_zeros(len(x)))
@@ -129,7 +135,7 @@ class ClippedGradients:
         losses, gradients = self._pass(x[places], y[places])
         norms = self._norms(gradients)
         if not torch.isfinite(norms).all() or not torch.isfinite(losses).all():
-            raise NonFinite("A gradient is not finite where others are drawn; take out what the model draws at random.")
+            return self._joined([self._part(x[at : at + 1], y[at : at + 1], factors) for at in range(len(x))])
         weights = _checked_factors(factors, norms) * finite[:, None]
         return ClippedSum(self._summed(gradients, weights), norms * finite[:, None], losses * finite)
 
@@ -145,14 +151,8 @@ class ClippedGradients:
         losses, gradients = self._pass(x, y)
         rows = torch.cat([gradient.rows() for gradient in gradients], dim=1)
         if not torch.isfinite(rows).all() or not torch.isfinite(losses).all():
-            rows[~self._finite(rows, losses)] = 0
+            rows[~_finite(rows, losses)] = 0
         return rows
-
-    def _finite(self, numbers: Tensor, losses: Tensor) -> Tensor:
-        """Which samples have finite numbers (B, n) and a finite loss; none has where the model itself is not finite."""
-        if not torch.isfinite(self.model.vector).all():
-            raise NonFinite(_NOT_FINITE)
-        return torch.isfinite(numbers).all(1) & torch.isfinite(losses)
 
     def _norms(self, gradients: list[SampleGradient]) -> Tensor:
         columns = [torch.stack([gradients[entry].squares for entry in group]).sum(0) for group in self.groups]
@@ -174,6 +174,11 @@ def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_
     with torch.enable_grad():
         loss = loss_of(model, x, y)
     return torch.cat([gradient.flatten() for gradient in gradients_of(loss, model)]), loss.item()
+
+
+def _finite(numbers: Tensor, losses: Tensor) -> Tensor:
+    """Which samples have finite numbers (B, n) and a finite loss."""
+    return torch.isfinite(numbers).all(1) & torch.isfinite(losses)
 
 
 def _checked_groups(groups: Sequence[Sequence[int]] | None, entries: int) -> tuple[tuple[int, ...], ...]:

@@ -129,28 +129,28 @@ class Node:
         self.model.module.train()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
-            if task.samples:
-                size = self.site.declared[task.client]
-                private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
-            else:
-                self._train_plainly(task, vector, data, generator, drift, last)
+            try:
+                self._descend(task, data, generator, drift, last)
+            except NonFinite:
+                if not task.hides_client:
+                    raise
+                self.model.load(vector)
         return self._upload(task, vector, generator)
 
-    def _train_plainly(
-        self, task: Task, vector: Tensor, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None
-    ) -> None:
-        """A client that noise hides sends no update where its steps leave all bounds: that they did is not for the server."""
-        try:
+    def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
+        if task.samples:
+            size = self.site.declared[task.client]
+            private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
+        else:
             plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
-        except NonFinite:
-            if not task.hides_client:
-                raise
-            self.model.load(vector)
-        if task.hides_client and not torch.isfinite(self.model.vector).all():
-            self.model.load(vector)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
-        """The clipped update with its noise, or with this client's share of the noise of the sum, if any."""
+        """The clipped update with its noise, or with this client's share of the noise of the sum, if any.
+
+        A client that noise hides sends no update where its steps leave all bounds: that they did is not for the server.
+        """
+        if task.hides_client and not torch.isfinite(torch.sub(self.model.vector, vector, out=self._room)).all():
+            self.model.load(vector)
         update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
         if task.upload:
             return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
