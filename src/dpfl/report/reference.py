@@ -58,6 +58,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it left",
         "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the sum of a round",
         "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run --resume` goes on from it",
+        "run.lock": "held while a process is at the run, so that no second one is",
         "metrics.sqlite": "a row a round, as it goes (table `rounds`); beside it -wal and -shm while it is open",
         "metrics.parquet": "the same, when the run is over",
         "model.safetensors": "the weights",
