@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dp_accounting as dp
@@ -14,7 +16,7 @@ import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, ali_dpfl, dp_ftrl, dyn_dp_fedavg, dyn_dp_sgd, fedavg_dp, ldp_fl, nbafl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.privacy import accountant
+from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.histogram import Survey
 from dpfl.server.schedules import Decay, Following
 from dpfl.server.weights import Hellinger
@@ -141,3 +143,37 @@ def test_a_schedule_needs_a_flat_clip_and_fixed_steps() -> None:
             replace(made, schedule=Decay())
     with pytest.raises(DpflError, match="needs noise in their steps"):
         replace(dyn_dp_fedavg(noise_multiplier=1.0), schedule=Following())
+
+
+def spent_by(folder: Path) -> int:
+    with closing(Ledger.read(folder / "federation.sqlite")) as ledger:
+        return sum(ledger.spent().values())
+
+
+@pytest.mark.parametrize(("entropy", "passes"), [("system", 3), ("keyed", 1)])
+def test_rounds_of_one_release_that_are_made_again_are_paid_for_unless_they_are_the_same(
+    train: Train, federation: Federation, tmp_path: Path, entropy: str, passes: int
+) -> None:
+    """Fault: an old checkpoint gave a second and a third model, with noise of their own, for the price of the first."""
+    options: dict[str, Any] = {"rounds": 3, "entropy": entropy, "noise": "plain"}
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, dp_ftrl(noise_multiplier=2.0), progress=StopsAfter(1), **options)
+    old = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    models = set()
+    for _ in range(3):
+        (tmp_path / "run" / "checkpoint.safetensors").write_bytes(old)
+        models.add(train(federation, dp_ftrl(noise_multiplier=2.0), resume=True, **options).model_sha256)
+    assert len(models) == spent_by(tmp_path / "run" / "ledger") == passes
+
+
+def test_a_release_of_all_rounds_that_was_paid_for_is_missed_where_its_ledger_is_lost(
+    train: Train, federation: Federation, tmp_path: Path
+) -> None:
+    """Fault: dp-fedavg's 8.39 and dp-ftrl's 1.99 became 1.99, since a run that pays once counted as one that paid nothing."""
+    options: dict[str, Any] = {"rounds": 2, "ledger": tmp_path / "ledgers"}
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, dp_ftrl(noise_multiplier=2.0), progress=StopsAfter(1), **options)
+    for path in (tmp_path / "ledgers").glob("federation*"):
+        path.unlink()
+    with pytest.raises(DpflError, match="lost debits of this run"):
+        train(federation, dp_ftrl(noise_multiplier=2.0), resume=True, **options)

@@ -140,6 +140,14 @@ class Ledger:
             self._know(run)
             return int(connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
 
+    def made_before(self, place: str, part: str) -> int:
+        """How many others were made in the place of this part of a release that is paid for as a whole; now it is one."""
+        with self._errors(), self._transaction() as connection:
+            self._know(f"{place}/{part}")
+            query = "SELECT run FROM runs WHERE substr(run, 1, ?) = ? ORDER BY id"
+            made = [run for (run,) in connection.execute(query, (len(place) + 1, f"{place}/"))]
+            return made.index(f"{place}/{part}")
+
     def plan(self, run: str, event: Event, most: int) -> None:
         """Write down, before the first of them, how many releases of `event` a run can make at most; said once."""
         most = operator.index(most)

@@ -306,9 +306,10 @@ class Coordinator:
         assert ledger is not None
         name = release_name(state.clients, state.vector, total, inside)
         fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
-        entry = f"{self.federated.run}/{state.round}/{name}{fresh}"
-        if state.clients.whole_run:
-            entry = f"{self.federated.run}/all rounds"
+        place = f"{self.federated.run}/{state.round}"
+        entry = f"{place}/{name}{fresh}"
+        if state.clients.whole_run:  # rounds that are made again, and come out otherwise, are of another release of them all
+            entry = f"{self.federated.run}/all rounds/{ledger.made_before(place, name + fresh)}"
         event = state.clients.event(len(self.federated.declared))
         ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, self._left_to_plan)
         return scoped(self._randomness, name)
@@ -337,7 +338,9 @@ class Coordinator:
                 state.remaining[client] = max(0, state.remaining[client] - releases)
             for client in self._paying:
                 state.paid[client] += releases
-        elif self.algorithm.scale == "round" and not self.algorithm.clients.whole_run:
+        elif self.algorithm.clients.whole_run:
+            state.paid[0] = 1
+        elif self.algorithm.scale == "round":
             state.remaining[0] -= 1
             state.paid[0] += 1
         state.shown = self.clients_shown
