@@ -76,7 +76,7 @@ def test_a_user_error_is_a_sentence() -> None:
         audit(fedavg(), games=["one relase"])
     with pytest.raises(DpflError, match="confidence"):
         audit(fedavg(), confidence=1.0)
-    with pytest.raises(DpflError, match="at least 100"):
+    with pytest.raises(DpflError, match="100 to 10,000,000"):
         audit(fedavg(), trials=10)
 
 
