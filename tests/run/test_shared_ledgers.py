@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import dpfl
-from dpfl.algorithms import dp_fedavg, fedavg_dp, ldp_fl
+from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp, ldp_fl
 from dpfl.data import IID, Federation, Mapping
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
@@ -324,3 +324,26 @@ def on_a_full_disk(federation: Federation, out: Path, answers: object) -> None:
         dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=1), out=out)
     except DpflError as error:
         answers.put(str(error))
+
+
+def test_updates_without_noise_are_not_made_beside_ledgers_that_would_not_hold_them(train, federation, tmp_path) -> None:
+    """Fault: raw updates of clients left on the word of a ledger folder, and the next private run there said 1.18."""
+    train(federation, STEPS, rounds=1, ledger=tmp_path / "ledgers")
+    with pytest.raises(DpflError, match=r"fedavg adds no noise.*leave privacy\.ledger out"):
+        train(federation, fedavg(tau=1), out="second", rounds=1, ledger=tmp_path / "ledgers")
+    assert not (tmp_path / "second").exists()
+
+
+def test_what_a_ledger_counts_is_nobody_elses_and_not_public(train, tmp_path, cli) -> None:
+    """Fault: a fifth client that had paid was public in the next run, and its data under a new name began at 0."""
+    folder = tmp_path / "ledgers"
+    five = small_source().split(5, IID())
+    train(five, STEPS, rounds=1, ledger=folder)
+    before = spent(folder)
+    with pytest.raises(DpflError, match=r"client-00004\.sqlite counts the data of a public client"):
+        train(small_source().split(4, IID(), public_clients=1), STEPS, out="second", rounds=1, ledger=folder)
+    assert cli("ledger", "new", str(folder), "e") == 0
+    renamed = small_source().split(5, IID(), names=(*five.names[:4], "e"))
+    with pytest.raises(DpflError, match=r"client-00004\.sqlite counts the data of e"):
+        train(renamed, STEPS, out="third", rounds=1, ledger=folder)
+    assert spent(folder) == before | {"e": 0}

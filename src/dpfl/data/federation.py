@@ -130,6 +130,10 @@ class Federation:
         return () if self.described else tuple(_digest(self.train, part) for part in self.clients)
 
     @cached_property
+    def public_holdings(self) -> tuple[str, ...]:
+        return () if self.described else tuple(_digest(self.train, part) for part in self.public)
+
+    @cached_property
     def holding(self) -> str:
         """Of all of them, dealt as they are, in whatever order the clients are listed."""
         whole = f"{self.train.sha256} {self.clients!r}" if self.described else " ".join(sorted(self.holdings))

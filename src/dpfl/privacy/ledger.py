@@ -66,7 +66,7 @@ class Ledger:
                 self._look()
                 connection.execute("COMMIT")
                 row = connection.execute("SELECT owner, unit, neighbours, salt FROM account").fetchone()
-                self.account, self._mark = Account(*row[:3]), _mark(row[3], data)
+                self.account, self._salt, self._mark = Account(*row[:3]), row[3], _mark(row[3], data)
             except BaseException:
                 connection.close()
                 raise
@@ -129,6 +129,10 @@ class Ledger:
             rows = ask("SELECT link, epsilon, delta, accountant FROM limits ORDER BY id").fetchall()
         stood: list[Limit | None] = [None, *(Limit(*row) for link, *row in rows if link < first)]
         return [stood[-1], *(Limit(*row) for link, *row in rows if link > first)]
+
+    def counts(self, data: str) -> bool:
+        """Whether debits were for the data of this digest."""
+        return bool(data) and self._now.mark == _mark(self._salt, data)
 
     @property
     def unit(self) -> str:

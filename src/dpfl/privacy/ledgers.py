@@ -29,6 +29,8 @@ class Ledgers:
     neighbours: str
     limit: Limit | None = None
     data: Sequence[str] = ()
+    public: Sequence[str] = ()
+    """Digests of data that is nobody's secret in this run."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -60,12 +62,28 @@ class Ledgers:
                     "statement: keep another folder of ledgers for this run (privacy.ledger)."
                 )
             refuse_kinds(path, account, Account(account.owner, self.unit, self.neighbours))
+            self._refuse_twice(path)
         used = [account.owner for _, account, spent in found if spent]
         lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
         if used and lost:
             raise DpflError(
                 f"There is no ledger of {listed(lost)} in {self.folder}, where {listed(used)} paid before. Bring it back if it "
                 f"is lost, since what it held was spent; for a client that never paid: dpfl ledger new {self.folder} {lost[0]}"
+            )
+
+    def _refuse_twice(self, path: Path) -> None:
+        """Data that one ledger counts is not another's to begin anew, and not public."""
+        known = path.stem in self.names  # whether its data is that client's own is asked where it is opened
+        claims = [("a public client", data) for data in self.public]
+        claims += [] if known else list(zip(self.names, self.data, strict=False))
+        if not claims:
+            return
+        with closing(Ledger.read(path)) as ledger:
+            whose = next((whose for whose, data in claims if ledger.counts(data)), None)
+        if whose:
+            raise DpflError(
+                f"The ledger {path} counts the data of {whose}: what it holds was spent. Call that client {path.stem} "
+                "(data.names), or keep other ledgers for this run (privacy.ledger)."
             )
 
     def spent(self) -> list[dict[Event, int]]:

@@ -46,7 +46,7 @@ def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Bud
     release = algorithm.release
     if release is None or not names:
         return Beforehand()
-    ledgers = Ledgers(folder, names, algorithm.unit, release.neighbours, data=data)
+    ledgers = Ledgers(folder, names, algorithm.unit, release.neighbours, data=data, public=federation.public_holdings)
     ledgers.check()
     spent = ledgers.spent()
     if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":

@@ -89,6 +89,8 @@ def prepare(
     source, federation, asked = federation, with_features(model, federation), algorithm
     flat = FlatModel(built(model, federation.shape, federation.classes, seed))
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    if ledger and algorithm.unit == "none":
+        raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
     folder = _place(algorithm, out, resume)
     ledgers = Path(ledger) if ledger else folder.ledgers
     before = look(algorithm, source, ledgers, budget, accountant)
