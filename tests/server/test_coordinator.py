@@ -413,6 +413,14 @@ def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any)
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
 
 
+@pytest.mark.parametrize("first", [1, 3])
+def test_steps_that_are_not_what_they_said_beforehand_are_refused(first: int) -> None:
+    """Else T could follow what was released, and the epsilon of T would be stated as proven."""
+    policy = type("Sneaky", (Fixed,), {"next": lambda self, now: first})(2)
+    with pytest.raises(DpflError, match="said beforehand"):
+        coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
+
+
 class Lying(Decay):
     """Says one multiplier beforehand, and has another when the round comes."""
 

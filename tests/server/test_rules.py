@@ -18,6 +18,7 @@ from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.noise import Planned
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 from dpfl.server.rules import RULES
@@ -41,6 +42,19 @@ def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(clip: Clip, 
     with pytest.raises(DpflError, match="twice its level apart"):
         Upload(All(), clip, NOISE, moves=moves, protects="client")
     assert Upload(All(), clip, NOISE, moves=2.0, protects="client").event(1) == All().event(1.0, 1)
+
+
+@pytest.mark.parametrize("protects", ["sample", "client"])
+@pytest.mark.parametrize("noise", [HaarNoise(1.0, ends=(1024,)), Planned(HaarNoise(1.0))])
+def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(noise: Any, protects: str) -> None:
+    """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further than the vector does."""
+    with pytest.raises(DpflError, match="in steps, or on the sum of a round"):
+        Upload(All(), HaarClip(0.05, ends=(1024,)), noise, moves=0.1, protects=protects)
+
+
+def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole() -> None:
+    with pytest.raises(DpflError, match="same weights"):
+        Release(Poisson(0.1), HaarClip(1.0, ends=(8, 16)), HaarNoise(1.0, ends=(16,))).event(10)
 
 
 @pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"realised": True}])

@@ -91,7 +91,8 @@ class HaarNoise:
     def effective(self, clip: Clip) -> float:
         """The multiplier that an accountant may count with."""
         if isinstance(clip, HaarClip) and clip.bound == "weighted":
-            if (clip.weights, clip.by_layer, clip.energies) != (self.weights, self.by_layer, self.energies):
+            own, others = ((part.weights, part.by_layer, part.energies, part.ends) for part in (self, clip))
+            if own != others:
                 raise DpflError("Haar noise and its clip must have the same weights; give both the same.")
             return self.multiplier
         kind = "coefficients" if isinstance(clip, HaarClip) else "gradient"

@@ -224,6 +224,10 @@ class Upload(Release):
             raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
         if self.shared_by is not None or self.realised:
             raise DpflError("An upload has all of its noise, and is divided by nothing: shared_by and realised are not for it.")
+        if isinstance(self._kind, HaarNoise):
+            raise DpflError(
+                "How far an upload moves bounds no Haar coefficients; put their noise in steps, or on the sum of a round."
+            )
         if self.protects == "client" and not self.covers(self.apart):
             raise DpflError(
                 f"Two uploads inside the clip can be twice its level apart, but moves = {self.moves:g}; give at least "

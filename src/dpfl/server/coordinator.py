@@ -126,7 +126,17 @@ class Coordinator:
         tau = self.algorithm.steps.next(now)
         if tau != int(tau) or tau < 1:
             raise DpflError(f"{type(self.algorithm.steps).__name__} must give at least 1 step a round, not {tau}.")
+        if not self.algorithm.steps.adaptive and tau != (said := self._said_steps()):
+            raise DpflError(
+                f"{type(self.algorithm.steps).__name__} gives {tau} steps, but said beforehand (total) it would be {said}; "
+                "steps that follow from the run are adaptive."
+            )
         return min(int(tau), left)
+
+    def _said_steps(self) -> int:
+        """tau of this round, by what the policy says of all of them: fixed before training, so that T is no output."""
+        total, round = self.algorithm.steps.total, self.state.round
+        return total(round + 1) - total(round)
 
     def _round_to_come(self, now: float) -> float:
         """How long it may take: as the longest so far, of this process or on average; nothing is known before the first."""
