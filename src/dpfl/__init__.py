@@ -6,7 +6,7 @@ from dpfl.errors import DpflError
 from dpfl.lazy import on_demand
 
 if TYPE_CHECKING:
-    from dpfl import algorithms, audit, certificate, data, models, privacy
+    from dpfl import algorithms, audit, certificate, data, models, privacy, tasks
     from dpfl.planning.planner import afford
     from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
@@ -27,10 +27,11 @@ __all__ = [
     "models",
     "plan",
     "privacy",
+    "tasks",
     "train",
 ]
 
-_ROOMS = ("algorithms", "audit", "certificate", "data", "models", "privacy")
+_ROOMS = ("algorithms", "audit", "certificate", "data", "models", "privacy", "tasks")
 _HOMES = {
     "Budget": "dpfl.privacy",
     "PrivacyStatement": "dpfl.privacy",

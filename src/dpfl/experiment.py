@@ -15,7 +15,7 @@ from dpfl import algorithms, models
 from dpfl import data as datasets
 from dpfl.algorithms.options import nearest
 from dpfl.data import partition
-from dpfl.data.dataset import MOST_CLASSES
+from dpfl.data.dataset import MOST_CLASSES, names_classes
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget
 from dpfl.privacy.budget import MOST_ROUNDS
@@ -63,11 +63,13 @@ class DataSection(OpenSection):
     @model_validator(mode="before")
     @classmethod
     def _partition(cls, content: Any) -> Any:
-        """Where data has owners, they are the clients; a table without is dealt evenly; else labels are skewed, over ten."""
+        """Where data has owners, they are the clients; tables and labels that are no classes are dealt evenly; else classes are
+        skewed, over ten."""
         if not isinstance(content, Mapping):
             return content
         name = str(content.get("name", "mnist-sample"))
-        usual = "site" if datasets.is_owned(name, content) else "iid" if datasets.is_table(name) else "dirichlet"
+        even = datasets.is_table(name) or not names_classes(content.get("task"))
+        usual = "site" if datasets.is_owned(name, content) else "iid" if even else "dirichlet"
         said = {"partition": usual, **content}
         if said["partition"] == "site":
             if said.get("clients") is not None or said.get("public_clients"):

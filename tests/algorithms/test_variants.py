@@ -19,6 +19,7 @@ from dpfl.node.node import Node, Site
 from dpfl.node.task import Task
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
 from dpfl.privacy.published import HellingerNoise
+from dpfl.tasks import MultiClass
 from tests.conftest import MODEL, StopsAfter
 
 Train = Callable[..., dpfl.Result]
@@ -155,7 +156,8 @@ def neighbours() -> tuple[Site, Site]:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(11, 1, 28, 28, generator=generator), torch.arange(11) % 10
     sites = [
-        Site("run", MODEL, 10, x, y, (rows,), (10,), Keyed(0)) for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
+        Site("run", MODEL, MultiClass(10), x, y, (rows,), (10,), Keyed(0))
+        for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
     ]
     return sites[0], sites[1]
 
@@ -245,7 +247,7 @@ def opposites(copies: int) -> tuple[Site, Site]:
     x = torch.full((2, 1, 28, 28), 5.0)
     rows = torch.zeros(copies, dtype=torch.int64)
     sites = [
-        Site("run", Zeros(), 2, x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
+        Site("run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
         for held in (rows, torch.cat([rows[:-1], torch.tensor([1])]))
     ]
     return sites[0], sites[1]

@@ -94,8 +94,9 @@ def test_data_of_others_by_its_path(tmp_path: Path) -> None:
     assert (source.train.shape, source.train.classes) == ((1, 28, 28), 3)
     several = np.zeros((6, 14), dtype=int)
     np.savez(tmp_path / "chest.npz", train_images=images, train_labels=several, test_images=images, test_labels=several)
-    with pytest.raises(DpflError, match="has 14 labels an image"):
-        dpfl.data.load(str(tmp_path / "chest.npz"))
+    assert dpfl.data.load(str(tmp_path / "chest.npz")).train.task == dpfl.tasks.MultiLabel(14)
+    with pytest.raises(DpflError, match="one label a sample"):
+        dpfl.data.load(str(tmp_path / "chest.npz"), task="classes", classes=2)
 
 
 def test_randhie_by_its_name() -> None:

@@ -23,6 +23,7 @@ from dpfl.node.task import Local, Order, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers
+from dpfl.tasks import MultiClass
 
 FEATURES, CLASSES = 6, 3
 SIZES = (30, 10, 40, 20)
@@ -53,7 +54,7 @@ def site(folder: Path) -> Site:
     ends = (0, 30, 40, 80, 100, 105, 110)
     clients = tuple(torch.arange(a, b) for a, b in pairwise(ends))
     ledgers = Ledgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
-    return Site("run", from_module(Mortal()), CLASSES, x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
+    return Site("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
 
 
 def order(*clients: int, round: int = 0, steps: int = 2) -> Order:
@@ -98,7 +99,7 @@ def crowd() -> Iterator[tuple[Workers, InProcess]]:
     y = torch.randint(CLASSES, (200,), generator=generator)
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
-    place = Site("run", from_module(Mortal()), CLASSES, x, y, clients, (5,) * 40, Keyed(0))
+    place = Site("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0))
     engines = Workers(place, FlatModel(Mortal()).layout.size, 2), InProcess(place)
     yield engines
     for engine in engines:

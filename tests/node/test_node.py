@@ -37,6 +37,7 @@ from dpfl.privacy.clip import Model
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers, ledger_path
 from dpfl.privacy.release import Upload
+from dpfl.tasks import MultiClass
 
 FEATURES, CLASSES, IMAGES = 12, 4, 60
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
@@ -58,7 +59,7 @@ def site(folder: Path, module: nn.Module | None = None, run: str = "first", limi
     described = from_module(module or network())
     ledgers = Ledgers(folder, client_names(2), "sample", ADD_REMOVE, limit)
     agreed = Policy(trusted=True, bare=True)
-    plain = Site(run, described, CLASSES, x, y, clients, (30, 30), Keyed(0), ledgers, policy=agreed)
+    plain = Site(run, described, MultiClass(CLASSES), x, y, clients, (30, 30), Keyed(0), ledgers, policy=agreed)
     return replace(plain, **options)
 
 

@@ -16,6 +16,7 @@ from dpfl.models import FlatModel, cnn
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
 from dpfl.run.rehearsal import rehearse
+from dpfl.tasks import MultiClass
 
 SOUND = fedavg_dp(sampling_rate=0.1, noise_multiplier=1.0)
 Train = Callable[..., dpfl.Result]
@@ -43,12 +44,12 @@ class Backward(nn.Module):
 
 
 MODELS = {
-    "nine outputs": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 9)), "9 outputs, but there are 10 classes"),
+    "nine outputs": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 9)), r"needs 10 outputs.* returns \(10, 9\)"),
     "wrong input size": (
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(700, 10)),
         r"fails on samples.*\(1, 28, 28\)",
     ),
-    "three dimensions": (lambda: nn.Sequential(nn.Linear(28, 10), nn.Flatten(1, 2)), r"scores of shape \(10, 28, 10\)"),
+    "three dimensions": (lambda: nn.Sequential(nn.Linear(28, 10), nn.Flatten(1, 2)), r"the model returns \(10, 28, 10\)"),
     "a forward pass that raises": (Failing, "KeyError: 'no such word'"),
 }
 SYSTEMS = [SOUND, ldp_fl(noise_multiplier=1.0), dp_fedavg(noise_multiplier=1.0), fedavg()]
@@ -95,7 +96,7 @@ def test_weights_and_randomness_are_as_before_and_it_is_quick() -> None:
     model = FlatModel(cnn().build((1, 28, 28), 10, 0))
     vector, drawn = model.read(), torch.get_rng_state()
     begun = time.process_time()
-    rehearse(cnn(), model, SOUND, (1, 28, 28), 10)
+    rehearse(cnn(), model, SOUND, (1, 28, 28), MultiClass(10))
     assert time.process_time() - begun < 1.0
     assert torch.equal(model.read(), vector)
     assert torch.equal(torch.get_rng_state(), drawn)

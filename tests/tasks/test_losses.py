@@ -133,7 +133,30 @@ def test_labels_that_do_not_fit_are_refused(task, given, match):
 def test_labels_get_the_form_that_the_loss_takes():
     assert tasks.MultiClass(3).labels(torch.tensor([[0.0], [2.0]])).tolist() == [0, 2]
     assert tasks.Binary().labels(torch.tensor([0, 1])).dtype == torch.float32
-    assert tasks.Regression(centre=10.0, scale=2.0).labels(torch.tensor([12, 8])).tolist() == [1.0, -1.0]
+    assert tasks.Regression(centre=10.0, scale=2.0).labels(torch.tensor([12, 8])).tolist() == [12.0, 8.0]
+
+
+def test_a_number_is_trained_in_the_unit_that_is_declared():
+    task = tasks.Regression(centre=10.0, scale=2.0)
+    losses, slopes = task.losses_and_slopes(torch.tensor([[1.0], [1.0]]), task.labels(torch.tensor([12, 8])))
+    assert losses.tolist() == [0.0, 2.0]
+    assert slopes.tolist() == [[0.0], [2.0]]
+
+
+@pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
+def test_labels_that_have_their_form_keep_it(task, shape, y):
+    once = task.labels(y)
+    assert torch.equal(task.labels(once), once)
+    assert once.dtype == task.examples(3).dtype
+
+
+@pytest.mark.parametrize(("task", "shape", "y"), CASES, ids=IDS)
+def test_what_is_shown_under_way_is_measured_alike_at_the_end(task, shape, y):
+    scores = torch.randn(shape, generator=torch.Generator().manual_seed(4)).numpy()
+    shown, measured = task.shown(scores, y.numpy()), task.metrics(scores, y.numpy())
+    assert task.headline in shown
+    assert ("accuracy" in shown) == ("accuracy" in measured)
+    assert shown == pytest.approx({name: measured[name] for name in shown}, nan_ok=True)
 
 
 @pytest.mark.parametrize("task", [task for task, *_ in CASES], ids=IDS)

@@ -77,7 +77,7 @@ def test_poisson_deviance_is_twice_the_likelihood_ratio():
 
 
 def test_numbers_are_measured_in_their_own_unit():
-    found = tasks.Regression(centre=100.0, scale=10.0).metrics(np.array([[0.0], [1.0]]), np.array([0.5, 1.0]))
+    found = tasks.Regression(centre=100.0, scale=10.0).metrics(np.array([[0.0], [1.0]]), np.array([105.0, 110.0]))
     assert found["MAE"] == pytest.approx(2.5)
     assert found["RMSE"] == pytest.approx(math.sqrt(12.5))
     assert found["R^2"] == pytest.approx(1 - 25 / 12.5)

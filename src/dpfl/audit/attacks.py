@@ -62,7 +62,7 @@ def membership_of(module: nn.Module, federation: Federation, epsilon: float, del
 
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
     """The module of a finished run, from its weights."""
-    flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.classes, 0))
+    flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.task.outputs, 0))
     try:
         tensors = load_file(path)
         vector = torch.cat([tensors[name].reshape(-1) for name in flat.layout.names])

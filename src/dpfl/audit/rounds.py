@@ -21,6 +21,7 @@ from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Ledger, Randomness
 from dpfl.privacy.ledgers import FEDERATION, Ledgers
 from dpfl.server.coordinator import Coordinator, Federated, State
+from dpfl.tasks import MultiClass
 
 LEFT = 40
 """Releases that every account has left, so that steps that adapt have something to weigh against rounds."""
@@ -39,12 +40,12 @@ class Ground:
     public: Sequence[Tensor] = ()
 
     def flat(self) -> FlatModel:
-        return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0))
+        return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), MultiClass(self.classes))
 
     def site(self, randomness: Randomness, ledgers: Ledgers | None = None) -> Site:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        return Site("audit", self.model, self.classes, self.x, self.y, everyone, declared, randomness, ledgers)
+        return Site("audit", self.model, MultiClass(self.classes), self.x, self.y, everyone, declared, randomness, ledgers)
 
 
 @dataclass(frozen=True)

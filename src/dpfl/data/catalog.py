@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from dpfl.data.checks import is_number, require_whole, suggest
-from dpfl.data.dataset import Array, Dataset, Source, make_dataset, number_of_classes
+from dpfl.data.dataset import Array, Dataset, Source, make_dataset, names_classes, task_of
 from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.folders import find
 from dpfl.data.medmnist_files import is_medmnist, read_medmnist
 from dpfl.data.words import LEAF_WORDS, TABLE_WORDS, TABLES
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.tasks import MultiClass, Task
 
 # Means and standard deviations that were published with the data sets: constants, so they cost no privacy.
 MNIST_SCALE = ((0.1307,), (0.3081,))
@@ -76,7 +77,14 @@ def cifar10(data_dir: str | Path | None = None) -> Source:
     return _source("cifar10", read_cifar10(folder), 10, CIFAR10_SCALE)
 
 
-def npz(path: str | Path, classes: int | None = None, test_share: float = 0.0, seed: int = 0) -> Source:
+def npz(
+    path: str | Path,
+    classes: int | None = None,
+    test_share: float = 0.0,
+    seed: int = 0,
+    task: Task | str | None = None,
+    class_weights: Sequence[float] = (),
+) -> Source:
     """The user's own .npz file with x and y, and x_test and y_test if there is a public test set.
 
     Where there is none, nothing is measured, unless a `test_share` of the records is declared public: a seeded stratified part.
@@ -85,10 +93,11 @@ def npz(path: str | Path, classes: int | None = None, test_share: float = 0.0, s
         raise DpflError(f"test_share is {test_share!r}: give the part of the records to make public, from 0 to below 1.")
     require_whole(seed, "seed", least=0)
     if is_medmnist(Path(path).expanduser()):
-        return medmnist(path, classes)
-    held = read_npz(Path(path).expanduser(), test_share, seed)
+        return medmnist(path, classes, task, class_weights)
+    held = read_npz(Path(path).expanduser(), test_share, seed, stratify=names_classes(task))
     x_test, y_test = held.test or (None, None)
-    return tensors(held.x, held.y, x_test, y_test, Path(path).stem, held.classes if classes is None else classes)
+    known = held.classes if classes is None else classes
+    return tensors(held.x, held.y, x_test, y_test, Path(path).stem, known, task, class_weights)
 
 
 def table(path: str | Path, **words: Any) -> Source:
@@ -123,12 +132,15 @@ def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | No
     return read_leaf(Path(path).expanduser(), shape, classes)
 
 
-def medmnist(path: str | Path, classes: int | None = None) -> Source:
-    """A file of MedMNIST; the number of classes is declared, or its test set's. Its images to validate on are left out."""
+def medmnist(
+    path: str | Path, classes: int | None = None, task: Task | str | None = None, class_weights: Sequence[float] = ()
+) -> Source:
+    """A file of MedMNIST; the number of classes is declared, or its test set's; several labels an image are the task "labels".
+    Its images to validate on are left out."""
     x, y, x_test, y_test = read_medmnist(Path(path).expanduser())
-    if y.ndim > 1:
-        raise DpflError(f"{path} has {y.shape[1]} labels an image, which are no classes: choose one of them, and save x and y.")
-    return tensors(x, y, x_test, y_test, Path(path).stem, classes)
+    if y.ndim > 1 and task is None:
+        task, classes = "labels", y.shape[1] if classes is None else classes
+    return tensors(x, y, x_test, y_test, Path(path).stem, classes, task, class_weights)
 
 
 def tensors(
@@ -138,9 +150,15 @@ def tensors(
     y_test: Array | None = None,
     name: str = "own",
     classes: int | None = None,
+    task: Task | str | None = None,
+    class_weights: Sequence[float] = (),
 ) -> Source:
-    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or that of the test set."""
-    known = number_of_classes(name, classes, y_test)
+    """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or that of the test set.
+
+    `task` is a part of dpfl.tasks or its word: "classes" (unless said otherwise), "binary", "labels", "ordinal", "number",
+    "counts" or "tokens", of which labels, levels and vocabulary are counted by `classes`.
+    """
+    known = task_of(name, task, classes, class_weights, y_test)
     if (x_test is None) != (y_test is None):
         raise DpflError("A test set has samples and labels: give both x_test and y_test, or none.")
     test = None if x_test is None or y_test is None else make_dataset(name, x_test, y_test, known)
@@ -198,7 +216,7 @@ def _at(name: str) -> Reader | None:
     """The reader for what lies at a path, by its ending; a folder holds LEAF's train/ or tables."""
     place = Path(name).expanduser()
     if place.suffix == ".npz":
-        return partial(npz, place), ("classes", "test_share", "seed")
+        return partial(npz, place), ("classes", "test_share", "seed", "task", "class_weights")
     if place.suffix == ".json" or (place / "train").is_dir():
         return partial(leaf, place), LEAF_WORDS
     if place.is_dir() or place.name.lower().endswith(TABLES):
@@ -219,8 +237,8 @@ def _read_idx(data_set: str, train: str, test: str, data_dir: str | Path | None,
 
 def _source(name: str, held: Arrays, classes: int, scale: Scale) -> Source:
     return Source(
-        Dataset(name, _normalise(held.x, scale), torch.from_numpy(held.y.astype(np.int64)), classes),
-        Dataset(name, _normalise(held.x_test, scale), torch.from_numpy(held.y_test.astype(np.int64)), classes),
+        Dataset(name, _normalise(held.x, scale), torch.from_numpy(held.y.astype(np.int64)), MultiClass(classes)),
+        Dataset(name, _normalise(held.x_test, scale), torch.from_numpy(held.y_test.astype(np.int64)), MultiClass(classes)),
     )
 
 

@@ -6,15 +6,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from dpfl import tasks
 from dpfl.data.checks import require_whole
-from dpfl.data.partition import Dirichlet, Partition, describe
+from dpfl.data.partition import Dirichlet, Partition, describe, skews_classes
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.tasks import MultiClass, Task
+from dpfl.tasks.task import between, whole
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
@@ -23,35 +26,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples and their labels: x is float32 (n, ...), y is int64 (n,) in 0 .. classes - 1."""
+    """Samples and their labels: x is float32 (n, ...), or int64 where samples are tokens; y has the form of the task.
+
+    A number in the place of a task is that of classes.
+    """
 
     name: str
     x: torch.Tensor
     y: torch.Tensor
-    classes: int
+    task: Task
     schema: Schema | None = None
 
     def __post_init__(self) -> None:
-        if self.x.dtype != torch.float32 or self.y.dtype != torch.int64:
+        if isinstance(self.task, int):
+            object.__setattr__(self, "task", MultiClass(self.task))
+        form, wanted = self.task.examples(1), torch.int64 if self.task.reads == "tokens" else torch.float32
+        if self.x.dtype != wanted or self.y.dtype != form.dtype:
             raise DpflError(
                 f"The data set {self.name!r} has x of {self.x.dtype} and y of {self.y.dtype}: "
-                "give float32 and int64, or let dpfl.data.tensors convert them."
+                f"give {_word(wanted)} and {_word(form.dtype)}, or let dpfl.data.tensors convert them."
             )
-        if self.x.ndim < 2 or self.y.ndim != 1 or len(self.x) != len(self.y):
+        if self.x.ndim < 2 or self.y.ndim != form.ndim or len(self.x) != len(self.y):
+            labels = "one label a sample as (n,)" if form.ndim == 1 else f"y as (n, ...), for the task {self.task.name!r}"
             raise DpflError(
                 f"The data set {self.name!r} has x of shape {tuple(self.x.shape)} and y of shape "
-                f"{tuple(self.y.shape)}: give x as (n, ...) and one label a sample as (n,)."
+                f"{tuple(self.y.shape)}: give x as (n, ...) and {labels}."
             )
         if len(self.y) == 0:
             raise DpflError(f"The data set {self.name!r} is empty: give at least one sample.")
         if not bool(torch.isfinite(self.x).all()):
             raise DpflError(f"The data set {self.name!r} holds values that are not finite: remove or replace them.")
-        low, high = int(self.y.min()), int(self.y.max())
-        if low < 0 or high >= self.classes:
-            raise DpflError(
-                f"The labels of {self.name!r} run from {low} to {high}: number them from 0 to {self.classes - 1}, "
-                f"one for each of the {self.classes} classes."
-            )
+        _check_tokens(self)
+        _fitting(self.name, self.task, self.y)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -59,7 +65,13 @@ class Dataset:
     def __repr__(self) -> str:
         """Sizes, never samples."""
         shape = " x ".join(map(str, self.shape))
-        return f"Dataset({self.name!r}: {len(self)} samples of {shape} in {self.classes} classes)"
+        labels = f"in {self.classes} classes" if self.classes else f"for the task {self.task.name}"
+        return f"Dataset({self.name!r}: {len(self)} samples of {shape} {labels})"
+
+    @property
+    def classes(self) -> int:
+        """How many there are; 0 where labels are no classes."""
+        return self.task.classes
 
     @property
     def features(self) -> Features | None:
@@ -73,7 +85,8 @@ class Dataset:
 
     @cached_property
     def sha256(self) -> str:
-        digest = hashlib.sha256(f"{tuple(self.x.shape)} {self.classes}".encode())
+        """Of the samples, the labels and what these mean; how a loss weighs them is no part of the data."""
+        digest = hashlib.sha256(f"{tuple(self.x.shape)} {self.task.name} {self.task.outputs}".encode())
         for tensor in (self.x, self.y):
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
         return digest.hexdigest()
@@ -85,19 +98,60 @@ Array: TypeAlias = "torch.Tensor | np.ndarray"
 MOST_CLASSES = 1_000_000
 
 
-def make_dataset(name: str, x: Array, y: Array, classes: int) -> Dataset:
-    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255 to 0..1."""
+def make_dataset(name: str, x: Array, y: Array, task: Task) -> Dataset:
+    """A data set from tensors or arrays of any numeric type; bytes (uint8) are scaled from 0..255 to 0..1, unless tokens."""
     samples = _tensor(name, x)
-    scaled = samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
-    return Dataset(name, scaled.contiguous(), whole_labels(name, y), classes)
+    if task.reads == "tokens":
+        samples = whole(samples, f"Tokens of {name!r}")
+    else:
+        samples = samples.float() / 255 if samples.dtype == torch.uint8 else samples.float()
+    return Dataset(name, samples.contiguous(), _fitting(name, task, _tensor(name, y)), task)
 
 
-def whole_labels(name: str, y: Array) -> torch.Tensor:
-    labels = _tensor(name, y)
-    whole = labels.to(torch.int64)
-    if not torch.equal(whole.to(labels.dtype), labels):
-        raise DpflError(f"The labels of {name!r} are not whole numbers: number the classes 0, 1, 2, ...")
-    return whole.contiguous()
+def _fitting(name: str, task: Task, y: torch.Tensor) -> torch.Tensor:
+    """The labels as the task takes them."""
+    try:
+        return task.labels(y)
+    except DpflError as error:
+        raise DpflError(f"{name!r}: {error}") from None
+
+
+def _check_tokens(data: Dataset) -> None:
+    if data.task.reads == "tokens":
+        try:
+            between(data.x, 0, data.task.outputs - 1, "Tokens")
+        except DpflError as error:
+            raise DpflError(f"{data.name!r}: {error}") from None
+
+
+def _word(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def names_classes(task: Task | str | None) -> bool:
+    """Whether the labels of a task are classes, as far as its word tells."""
+    return task.classes > 0 if isinstance(task, Task) else task not in ("labels", "number", "counts", "tokens")
+
+
+def task_of(
+    name: str, task: Task | str | None, classes: int | None, weights: Sequence[float] = (), test: Array | None = None
+) -> Task:
+    """As declared by a part or by its word; classes where nothing is said."""
+    if not isinstance(task, str | None):
+        if classes is not None or weights:
+            raise DpflError("A task that is given as a part has its classes and weights: declare them there, and only there.")
+        return task
+    options: dict[str, Any] = {"weights": tuple(weights)} if weights else {}
+    if task in (None, "classes"):
+        return tasks.from_name("classes", classes=number_of_classes(name, classes, test), **options)
+    counted = {"labels": "count", "ordinal": "levels", "tokens": "vocabulary"}
+    if task in counted:
+        if classes is None:
+            raise DpflError(f"The task {task!r} of {name!r} needs its {counted[task]} declared (data.classes, classes=).")
+        options[counted[task]] = classes
+    elif classes not in (None, tasks.from_name(task).classes):
+        raise DpflError(f"The task {task!r} does not have {classes} classes: leave data.classes out.")
+    return tasks.from_name(task, **options)
 
 
 def number_of_classes(name: str, declared: int | None, test: Array | None) -> int:
@@ -108,7 +162,7 @@ def number_of_classes(name: str, declared: int | None, test: Array | None) -> in
             raise DpflError(
                 f"How many classes {name!r} has is not read off private labels: declare it (data.classes, classes=)."
             )
-        labels = whole_labels(name, test)
+        labels = whole(_tensor(name, test), f"The labels of {name!r}")
         declared = int(labels.max()) + 1 if labels.numel() else 1
     require_whole(declared, "classes", least=1)
     if declared > MOST_CLASSES:
@@ -155,6 +209,13 @@ class Source:
     def __repr__(self) -> str:
         return f"Source(train={self.train!r}, test={self.test!r})"
 
+    def _dealt_by(self, classes: bool) -> np.ndarray:
+        """The labels that a partition looks at."""
+        task, labels = self.train.task, self.train.y.numpy()
+        if classes and not task.classes:
+            raise DpflError(f"Labels of the task {task.name!r} are no classes that a partition could skew: use 'iid', say.")
+        return labels.astype(np.int64) if task.classes else labels
+
     def split(
         self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
         names: Sequence[str] = (),
@@ -173,9 +234,9 @@ class Source:
         if isinstance(how, Drawn):
             if public_clients:
                 raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
-            population = Population(how, self.train.y.numpy(), range(clients), seed)
+            population = Population(how, self._dealt_by(how.beta is not None), range(clients), seed)
             return Federation(self.train, self.test, population, (), describe(how), self.notes, private=self.private)
-        parts, notes = how(self.train.y.numpy(), clients + public_clients, np.random.default_rng(seed))
+        parts, notes = how(self._dealt_by(skews_classes(how)), clients + public_clients, np.random.default_rng(seed))
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
         notes = (*self.notes, *notes)
         if public_clients:

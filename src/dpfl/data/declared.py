@@ -13,6 +13,7 @@ from dpfl.data.schema import ABSENT, Categorical, Column, Numeric, Schema
 from dpfl.data.table_files import Text
 from dpfl.data.words import ROLES, TABLE_WORDS
 from dpfl.errors import DpflError
+from dpfl.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Declared:
     text: Text
     test: TestSet | None = None
     sites: tuple[str, ...] = ()
+    class_weights: tuple[float, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        return self.schema.label.as_task(self.class_weights)
 
 
 def declare(words: Mapping[str, Any]) -> Declared:
@@ -63,7 +69,10 @@ def declare(words: Mapping[str, Any]) -> Declared:
         raise DpflError("data.sites names sites, but data.site no column that says which row is whose: set it.")
     text = Text(**{word: words[word] for word in ("delimiter", "decimal", "encoding") if word in words})
     test = words.get("test")
-    return Declared(schema, text, None if test is None else _of(TestSet, "data.test", test), sites)
+    weights = _list("data.class_weights", words.get("class_weights", ()))
+    said = Declared(schema, text, None if test is None else _of(TestSet, "data.test", test), sites, weights)
+    said.task  # noqa: B018  what does not fit is refused before a row is read
+    return said
 
 
 def parse_column(name: str, said: Any) -> Column:

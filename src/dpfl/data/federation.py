@@ -10,11 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from dpfl.data.dataset import Array, Dataset, make_dataset, number_of_classes
+from dpfl.data.dataset import Array, Dataset, make_dataset, task_of
 from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.tasks import Task
 
 COUNTED = 1000
 DIGESTED = 256
@@ -41,10 +42,10 @@ class Federation:
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.test and (self.train.shape != self.test.shape or self.train.classes != self.test.classes):
+        if self.test and (self.train.shape != self.test.shape or self.train.task != self.test.task):
             raise DpflError(
-                f"Training samples are {self.train.shape} in {self.train.classes} classes, test samples "
-                f"{self.test.shape} in {self.test.classes}: give both the same shape and classes."
+                f"Training samples are {self.train.shape} for {self.train.task}, test samples {self.test.shape} for "
+                f"{self.test.task}: give both the same shape and classes."
             )
         if not self.clients:
             raise DpflError("The federation has no clients: give at least one.")
@@ -68,14 +69,15 @@ class Federation:
         name: str = "own",
         classes: int | None = None,
         names: Sequence[str] = (),
+        task: Task | str | None = None,
     ) -> Federation:
         """A federation of the user's own clients, each a pair (x, y), and a public test set (x, y), if there is one.
 
-        The number of classes is declared, or that of the test set.
+        The task is classes unless another is declared; their number is declared, or that of the test set.
         """
         if not parts:
             raise DpflError("The federation has no clients: give at least one pair (x, y).")
-        known = number_of_classes(name, classes, test[1] if test else None)
+        known = task_of(name, task, classes, test=test[1] if test else None)
         held = [make_dataset(f"{name}, client {number}", x, y, known) for number, (x, y) in enumerate(parts)]
         measured = make_dataset(name, *test, known) if test else None
         shape, whose = (measured.shape, "test samples'") if measured else (held[0].shape, "first client's")
@@ -110,6 +112,10 @@ class Federation:
         return self.train.shape
 
     @property
+    def task(self) -> Task:
+        return self.train.task
+
+    @property
     def classes(self) -> int:
         return self.train.classes
 
@@ -119,9 +125,14 @@ class Federation:
         return self.train.x[part], self.train.y[part]
 
     def label_counts(self) -> np.ndarray:
-        """How many samples of each class each client holds: (clients, classes); of a population, the first 1,000."""
-        labels = self.train.y.numpy()
+        """How many samples of each class each client holds: (clients, classes); of a population, the first 1,000.
+
+        Where labels are no classes, one column: how many samples.
+        """
         parts = self.clients[:COUNTED] if self.described else self.clients
+        if not self.classes:
+            return np.array([[len(part)] for part in parts])
+        labels = self.train.y.numpy().astype(np.int64)
         return np.stack([np.bincount(labels[part.numpy()], minlength=self.classes) for part in parts])
 
     @cached_property

@@ -68,8 +68,9 @@ def read_cifar10(folder: Path) -> Arrays:
     return Arrays(x, y, x_test, y_test)
 
 
-def read_npz(path: Path, test_share: float = 0.0, seed: int = 0) -> OwnArrays:
-    """Arrays x and y; x_test and y_test, or else, where that is asked for, a stratified share of x and y; and classes."""
+def read_npz(path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True) -> OwnArrays:
+    """Arrays x and y; x_test and y_test, or else, where that is asked for, a share of x and y (a stratified one, where labels
+    are classes); and classes."""
     try:
         with np.load(path, allow_pickle=False) as held:
             found = {key: held[key] for key in ("x", "y", "x_test", "y_test", "classes") if key in held.files}
@@ -85,9 +86,11 @@ def read_npz(path: Path, test_share: float = 0.0, seed: int = 0) -> OwnArrays:
         if test_share:
             raise DpflError(f"{path} has a test set of its own, x_test and y_test: leave test_share out.")
         return OwnArrays(x, y, (found["x_test"], found["y_test"]), classes)
-    if y.ndim != 1 or x.ndim < 2 or len(x) != len(y) or len(y) < 2:
+    if (y.ndim != 1 and stratify) or x.ndim < 2 or x.shape[:1] != y.shape[:1] or len(y) < 2:
         raise DpflError(f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n above 1.")
-    return _split_off(x, y, test_share, classes, seed) if test_share else OwnArrays(x, y, None, classes)
+    if not test_share:
+        return OwnArrays(x, y, None, classes)
+    return _split_off(x, y, y if stratify else np.zeros(len(y)), test_share, classes, seed)
 
 
 def _declared(path: Path, classes: np.ndarray | None) -> int | None:
@@ -98,11 +101,11 @@ def _declared(path: Path, classes: np.ndarray | None) -> int | None:
     return int(classes)
 
 
-def _split_off(x: np.ndarray, y: np.ndarray, share: float, classes: int | None, seed: int) -> OwnArrays:
+def _split_off(x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int) -> OwnArrays:
     """These records become public, by the wish of whoever asked for it."""
     held_out = np.zeros(len(y), dtype=bool)
     count = min(max(1, round(len(y) * share)), len(y) - 1)
-    held_out[stratified(y, count, np.random.default_rng(seed))] = True
+    held_out[stratified(strata, count, np.random.default_rng(seed))] = True
     return OwnArrays(x[~held_out], y[~held_out], (x[held_out], y[held_out]), classes)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpfl.data.checks import is_number, suggest
 from dpfl.errors import DpflError
+from dpfl.tasks import Task, from_name
 
 Level = str | float
 
@@ -64,6 +65,17 @@ class Label:
     @property
     def classes(self) -> int | None:
         return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
+
+    def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
+        """What is trained. A number with bounds is trained in a unit of half their distance, around their middle."""
+        options: dict[str, Any] = {"weights": class_weights} if class_weights else {}
+        if self.task == "labels":
+            options["count"] = len(self.columns)
+        elif self.task in ("classes", "ordinal"):
+            options["classes" if self.task == "classes" else "levels"] = len(self.levels)
+        elif self.task == "number" and self.low is not None and self.high is not None and self.low < self.high:
+            options |= {"centre": (self.low + self.high) / 2, "scale": (self.high - self.low) / 2}
+        return from_name(self.task, **options)
 
 
 def check_levels(where: str, levels: tuple[Any, ...]) -> None:

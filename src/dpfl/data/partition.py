@@ -221,6 +221,13 @@ NAMES: dict[str, type] = {
 }
 
 
+def skews_classes(how: Partition) -> bool:
+    """Whether it deals by classes, and so needs labels that are some."""
+    if isinstance(how, Mix):
+        return skews_classes(how.iid) or skews_classes(how.skewed)
+    return isinstance(how, Dirichlet | Shards | LabelSkew)
+
+
 def parse(name: str, **options: Any) -> Partition | Drawn:
     """A partition from its name and options; `mix` hands the options that are not its own to its skewed part."""
     if name not in NAMES:

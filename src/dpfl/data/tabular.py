@@ -12,7 +12,7 @@ from dpfl.data.dataset import Dataset, Source
 from dpfl.data.declared import Declared, declare
 from dpfl.data.tables import Table, read_table
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.tasks import Task
 
 
 def own_table(place: Path, words: Mapping[str, Any]) -> Source:
@@ -35,8 +35,8 @@ def _source(whole: Table, said: Declared, owned: bool) -> Source:
     elif said.test and said.test.share:
         train, test = whole.held_out(said.test.share)
     return Source(
-        _dataset(train),
-        None if test is None else _dataset(test),
+        _dataset(train, said.task),
+        None if test is None else _dataset(test, said.task),
         train.by_site() if owned else (),
         train.persons,
         whole.warnings,
@@ -44,8 +44,5 @@ def _source(whole: Table, said: Declared, owned: bool) -> Source:
     )
 
 
-def _dataset(held: Table) -> Dataset:
-    label = held.schema.label
-    if label.classes is None:
-        raise DpflError(f"The task {label.task} of {held.name} has no classes to train on: declare levels, or above.")
-    return Dataset(held.name, held.x, torch.from_numpy(held.rows.y), label.classes, held.schema)
+def _dataset(held: Table, task: Task) -> Dataset:
+    return Dataset(held.name, held.x, task.labels(held.rows.y), task, held.schema)

@@ -2,6 +2,9 @@
 
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 ROLES = ("site", "person", "time")
-TABLE_WORDS = ("label", *ROLES, "task", "classes", "test", "columns", "sites", "absent", "delimiter", "decimal", "encoding")
+TABLE_WORDS = (
+    "label", *ROLES, "task", "classes", "class_weights", "test", "columns", "sites", "absent", "delimiter", "decimal",
+    "encoding",
+)  # fmt: skip
 """The keys of [data] that declare a table."""
 LEAF_WORDS = ("shape", "classes")

@@ -204,7 +204,7 @@ class ChainPass:
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[SampleGradient]]:
         scores, kept = self._chain.forward(self._chain.model.arrange(x))
-        losses, g = losses_and_gradients(scores, y)
+        losses, g = losses_and_gradients(scores, y, self._chain.model.task)
         gradients: dict[int, SampleGradient] = {}
         with self._scratch.step():
             for layer, inputs, outputs in self._chain.backward(g, kept):

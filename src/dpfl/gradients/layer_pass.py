@@ -28,7 +28,7 @@ class LayerPass:
         if not self._probed:
             self._probe(x)
         with torch.enable_grad(), recording(self.layers) as records:
-            losses = sample_losses(self.model.module(self.model.arrange(x)), y)
+            losses = sample_losses(self.model.module(self.model.arrange(x)), y, self.model.task)
         uses = uses_of(losses)
         gradients = {}
         with self._scratch.step():

@@ -1,4 +1,4 @@
-"""The loss that is trained: cross-entropy, a number for each sample."""
+"""The loss that is trained, by the task of the model: a number for each sample."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dpfl.models import FlatModel
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from dpfl.tasks import Task
+
 Loss: TypeAlias = "Callable[[FlatModel, Tensor, Tensor], Tensor]"
 """The mean over a batch, with its graph."""
 
@@ -22,18 +24,23 @@ def checked_scores(scores: object, samples: int) -> Tensor:
     return scores
 
 
-def sample_losses(scores: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of each sample; the mean over positions where a sample has several."""
-    losses = functional.cross_entropy(checked_scores(scores, len(y)), y, reduction="none")
+def sample_losses(scores: Tensor, y: Tensor, task: Task | None = None) -> Tensor:
+    """The task's loss of each sample; else cross-entropy, the mean over positions where a sample has several."""
+    checked_scores(scores, len(y))
+    if task is not None:
+        return task.losses(scores, y)
+    losses = functional.cross_entropy(scores, y, reduction="none")
     return losses if losses.dim() == 1 else losses.flatten(1).mean(1)
 
 
 def mean_loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
-    return sample_losses(model.module(model.arrange(x)), y).mean()
+    return sample_losses(model.module(model.arrange(x)), y, model.task).mean()
 
 
-def losses_and_gradients(scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def losses_and_gradients(scores: Tensor, y: Tensor, task: Task | None = None) -> tuple[Tensor, Tensor]:
     """The losses of the samples, and the gradient of their sum at the scores; no graph is built."""
+    if task is not None:
+        return task.losses_and_slopes(checked_scores(scores, len(y)), y)
     if scores.dim() != 2 or y.dim() != 1:
         with torch.enable_grad():
             scores = scores.detach().requires_grad_()

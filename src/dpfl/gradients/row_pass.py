@@ -39,7 +39,7 @@ class RowPass:
 
         def loss(values: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
             logits = functional_call(self.model.module, values, (sample.unsqueeze(0),))
-            return sample_losses(logits, label.unsqueeze(0)).sum()
+            return sample_losses(logits, label.unsqueeze(0), self.model.task).sum()
 
         per_sample = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
         gradients, losses = per_sample(parameters, x, y)
@@ -49,7 +49,7 @@ class RowPass:
         losses, rows = [], x.new_empty(len(x), self.model.layout.trainable, dtype=torch.float32)
         for row, sample, label in zip(rows, x, y, strict=True):
             with torch.enable_grad():
-                loss = sample_losses(self.model.module(sample.unsqueeze(0)), label.unsqueeze(0)).sum()
+                loss = sample_losses(self.model.module(sample.unsqueeze(0)), label.unsqueeze(0), self.model.task).sum()
             torch.cat([g.flatten() for g in gradients_of(loss, self.model)], out=row)
             losses.append(loss.detach())
         return torch.stack(losses), rows

@@ -1,20 +1,26 @@
-"""Accuracy and loss on a data set."""
+"""What is measured on a data set."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dpfl.models.flat import FlatModel, evaluating
+from dpfl.tasks import MultiClass
 
 
-def evaluate(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[float, float]:
-    """The share of right answers, and the mean cross-entropy."""
-    right, loss = 0, 0.0
+def evaluate(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[float | None, float]:
+    """The share of right answers, where the task has such, and the mean loss."""
+    scores, loss = scored(model, x, y, batch)
+    task = model.task or MultiClass(scores.shape[1])
+    return task.shown(scores.numpy(), y.numpy()).get("accuracy"), loss
+
+
+def scored(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[Tensor, float]:
+    """The scores of every sample, and the mean loss."""
+    scores, loss = [], 0.0
     with evaluating(model.module), torch.no_grad():
-        for images, labels in zip(x.split(batch), y.split(batch), strict=True):
-            logits = model.module(model.arrange(images))
-            right += int((logits.argmax(1) == labels).sum())
-            loss += float(functional.cross_entropy(logits, labels, reduction="sum"))
-    return right / len(y), loss / len(y)
+        for samples, labels in zip(x.split(batch), y.split(batch), strict=True):
+            scores.append(model.module(model.arrange(samples)))
+            loss += float((model.task or MultiClass(scores[-1].shape[1])).losses(scores[-1], labels).sum())
+    return torch.cat(scores), loss / len(y)

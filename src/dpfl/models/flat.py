@@ -15,6 +15,8 @@ from dpfl.lazy import nn, torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from dpfl.tasks import Task
+
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 CENTRE = "centre.running_mean"
 """The entry that a model subtracts from its samples, where it has one."""
@@ -40,15 +42,19 @@ class Layout:
 
 
 class FlatModel:
-    """Re-points a module's parameters at one vector; frozen parameters and other buffers stay constants of the module."""
+    """Re-points a module's parameters at one vector; frozen parameters and other buffers stay constants of the module.
 
-    def __init__(self, module: nn.Module) -> None:
+    The task says what its scores are for; without one they are for as many classes as there are, by cross-entropy.
+    """
+
+    def __init__(self, module: nn.Module, task: Task | None = None) -> None:
         parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
         statistics = {name: b for name, b in module.named_buffers() if name.split(".")[-1] in _RUNNING_STATISTICS}
         _check(parameters, statistics)
         tensors: list[Tensor] = [*parameters.values(), *statistics.values()]
         ends = (0, *accumulate(tensor.numel() for tensor in tensors))
         self.module = module
+        self.task = task
         self.layout = Layout(
             names=(*parameters, *statistics),
             shapes=tuple(tuple(tensor.shape) for tensor in tensors),
@@ -75,8 +81,8 @@ class FlatModel:
 
     @property
     def fingerprint(self) -> str:
-        """Of what training does not change: the module's structure, its layout, and the values of its constants."""
-        digest = hashlib.sha256(f"{self.module!r} {self.layout}".encode())
+        """Of what training does not change: the module's structure, layout and constants, and the task, which is its loss."""
+        digest = hashlib.sha256(f"{self.module!r} {self.layout} {self.task!r}".encode())
         for name, tensor in chain(self.module.named_parameters(), self.module.named_buffers()):
             if name not in self.layout.names:
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -55,7 +55,7 @@ def _in_place(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tenso
     for batch in batches:
         x, y = data.take(batch)
         scores, kept = chain.forward(chain.model.arrange(x))
-        losses, g = losses_and_gradients(scores, y)
+        losses, g = losses_and_gradients(scores, y, chain.model.task)
         for layer, inputs, outputs in chain.backward(g, kept):
             _move(layer, inputs, outputs, -rate / len(batch))
         yield float(losses.mean())
@@ -71,7 +71,7 @@ def _in_dual(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tensor
     outputs_before, a = F.linear(x, first.weight, first.bias), x.new_zeros(len(x), first.out_features)
     for batch in batches:
         scores, kept = chain.forward(torch.addmm(outputs_before[batch], products[batch], a), after=chain.first)
-        losses, g = losses_and_gradients(scores, y[batch])
+        losses, g = losses_and_gradients(scores, y[batch], chain.model.task)
         for layer, inputs, outputs in chain.backward(g, [()] * chain.first + [(batch,)] + kept):
             if layer.module is first:
                 a.index_add_(0, inputs, outputs, alpha=-rate / len(batch))

@@ -41,7 +41,7 @@ class Questioned:
 
     @property
     def labels(self) -> np.ndarray:
-        return self.data.y[self.data.rows].numpy()
+        return self.data.y[self.data.rows].long().numpy()
 
     @property
     def blocks(self) -> Iterator[Tensor]:

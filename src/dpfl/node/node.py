@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import Buildable, FlatModel
 from dpfl.node.drift import Drift
@@ -40,7 +41,7 @@ class Site:
 
     run: str
     model: Buildable
-    classes: int
+    task: tasks.Task
     x: Tensor
     y: Tensor
     clients: Sequence[Tensor]
@@ -58,7 +59,7 @@ class Node:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.classes, seed=0))
+        self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.task.outputs, seed=0), site.task)
         self._room = torch.empty_like(self.model.vector)
         self._gradients: dict[Groups, ClippedGradients] = {}
         self._ledgers: dict[int, Ledger] = {}
@@ -170,7 +171,7 @@ class Node:
 
     def _answer(self, task: Task, survey: Survey | MeanSurvey, randomness: Randomness) -> np.ndarray:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
-        asked = Questioned(data, self.site.classes, self.site.declared[task.client])
+        asked = Questioned(data, self.site.task.classes, self.site.declared[task.client])
         return survey.ask(asked, _keyed(randomness, task, "survey"))
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:

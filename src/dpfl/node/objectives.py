@@ -65,7 +65,7 @@ class Contrastive:
             near, far = (_representations_at(vector, model, x) for vector in (start, before))
             seen = final_layer(model, x)
             contrast = contrastive_losses(seen.inputs.flatten(1), near, far, self.temperature)
-            return sample_losses(seen.scores, y).mean() + self.mu * contrast.mean()
+            return sample_losses(seen.scores, y, model.task).mean() + self.mu * contrast.mean()
 
         return loss
 
@@ -94,7 +94,8 @@ class Perturbed:
             seen = final_layer(model, x)
             weight, bias = seen.layer.weight, seen.layer.bias
             scores = functional.linear(seen.inputs, moved(weight), None if bias is None else moved(bias))
-            return sample_losses(seen.scores, y).mean() + self.share * sample_losses(scores, y).mean()
+            both = (sample_losses(found, y, model.task).mean() for found in (seen.scores, scores))
+            return next(both) + self.share * next(both)
 
         return loss
 

@@ -87,7 +87,7 @@ def prepare(
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
     model = on_columns(model, federation.train.features)
     source, federation, asked = federation, with_features(model, federation), algorithm
-    flat = FlatModel(built(model, federation.shape, federation.classes, seed))
+    flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     if ledger and algorithm.unit == "none":
         raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
@@ -101,7 +101,7 @@ def prepare(
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
-    rehearse(model, flat, algorithm, federation.shape, federation.classes)
+    rehearse(model, flat, algorithm, federation.shape, federation.task)
     if workers > 1:
         refuse_unreachable("model", model)
     by = _accountant(algorithm, federation, accountant)
@@ -132,7 +132,7 @@ def prepare(
     accounts.check_kept(state.paid)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     site = Site(
-        run, model, federation.classes, federation.train.x, federation.train.y, _everyone(federation),
+        run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation),
         (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
         accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"], policy=algorithm.policy, public=public,
     )  # fmt: skip
@@ -196,6 +196,11 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
+    if algorithm.weights.survey and not federation.classes:
+        raise DpflError(
+            f"{algorithm.name} asks how many samples of each class a client has, but labels of the task "
+            f"{federation.task.name!r} are no classes: use another system, or other weights."
+        )
     if algorithm.local.objective != CrossEntropy():
         with evaluating(model.module):
             final_layer(model, federation.train.x[:1])

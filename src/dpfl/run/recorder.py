@@ -51,8 +51,8 @@ class Recorder:
 
     @property
     def classes(self) -> int:
-        """How many the test set has, which is what guessing is measured by."""
-        return self.test.y.unique().numel() if self.test else 0
+        """How many the test set has, which is what guessing is measured by; 0 where labels are none."""
+        return self.test.y.unique().numel() if self.test and self.test.classes else 0
 
     def close_round(self, coordinator: Coordinator) -> None:
         """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
@@ -96,7 +96,7 @@ class Recorder:
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
 
-    def evaluate(self, vector: Tensor) -> tuple[float, float] | tuple[None, None]:
+    def evaluate(self, vector: Tensor) -> tuple[float | None, float | None]:
         """Accuracy and loss on the test set; None where there is no such public data."""
         self.model.load(vector)
         return evaluate(self.model, self.test.x, self.test.y) if self.test else (None, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dpfl import tasks
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import checked_scores
@@ -24,14 +25,14 @@ LABELS = 64
 """Where there are more classes, as many of them, the first and the last among them."""
 
 
-def rehearse(described: Buildable, model: FlatModel, algorithm: Algorithm, shape: tuple[int, ...], classes: int) -> None:
+def rehearse(described: Buildable, model: FlatModel, algorithm: Algorithm, shape: tuple[int, ...], task: tasks.Task) -> None:
     """Forward and backward pass, clip, noise and step with every declared label; refused with the cause of what fails."""
-    labels = torch.linspace(0, classes - 1, min(classes, LABELS)).round().long()
-    zeros = torch.zeros(len(labels), *shape)
+    labels = task.examples(shape[0])
+    labels = labels[torch.linspace(0, len(labels) - 1, min(len(labels), LABELS)).round().long()]
     with one_thread():
-        _check_scores(model, zeros, classes)
-        for x in (zeros, torch.rand(zeros.shape, generator=torch.Generator().manual_seed(0))):
-            reply = _reply(described, model, algorithm, x, labels, classes)
+        for x in _samples((len(labels), *shape), task):
+            _check_scores(model, x, labels, task)
+            reply = _reply(described, model, algorithm, x, labels, task)
             if reply.update is not None and torch.isfinite(reply.update).all():
                 return
     raise DpflError(
@@ -40,7 +41,15 @@ def rehearse(described: Buildable, model: FlatModel, algorithm: Algorithm, shape
     )
 
 
-def _check_scores(model: FlatModel, x: Tensor, classes: int) -> None:
+def _samples(shape: tuple[int, ...], task: tasks.Task) -> tuple[Tensor, Tensor]:
+    """Of zeros, and of others where zeros give nothing."""
+    if task.reads == "tokens":
+        return torch.zeros(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64)
+    return torch.zeros(shape), torch.rand(shape, generator=torch.Generator().manual_seed(0))
+
+
+def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> None:
+    """As many as the task has."""
     try:
         with evaluating(model.module):
             scores = checked_scores(model.module(x), len(x))
@@ -48,24 +57,19 @@ def _check_scores(model: FlatModel, x: Tensor, classes: int) -> None:
         raise
     except Exception as error:  # the user's own code can fail in any way
         raise _refusal(error, tuple(x.shape[1:])) from error
-    if scores.dim() != 2:
-        raise DpflError(
-            f"The model gives scores of shape {tuple(scores.shape)}: make it a row a sample, ({len(x)}, {classes})."
-        )
-    if scores.shape[1] < classes:
-        raise DpflError(f"The model has {scores.shape[1]} outputs, but there are {classes} classes: give it one for each.")
+    task.losses(scores, y)
 
 
-def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, classes: int) -> Reply:
+def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task) -> Reply:
     """By a node without ledgers, from the model's own weights."""
     everyone = torch.arange(len(y))
-    site = Site("rehearsal", described, classes, x, y, (everyone,), (len(y),), Keyed(0))
+    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0))
     samples = replace(algorithm.samples, sampling=All()) if algorithm.samples else None
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
-    task = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
+    asked = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
     node = Node(site)
     try:
-        return node.work(task, model.read())
+        return node.work(asked, model.read())
     except DpflError:
         raise
     except Exception as error:

@@ -157,7 +157,10 @@ def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
 
 
 def diverging(history: Sequence[Row], classes: int) -> tuple[str, ...]:
-    """A test loss far above that of guessing, log(classes), or above it and grown since it was least."""
+    """A test loss far above that of guessing, log(classes), or above it and grown since it was least; where labels are no
+    classes, nobody knows what guessing has."""
+    if not classes:
+        return ()
     losses, guessing = [row.loss for row in history if row.loss is not None], math.log(max(classes, 2))
     if not losses or losses[-1] <= 2 * guessing or losses[-1] <= min(4 * guessing, 1.5 * min(losses)):
         return ()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import Array, Labels, between, check_positive, check_scores, one_column, whole
 
-aten = torch.ops.aten
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class MultiClass:
     classes: int
     weights: tuple[float, ...] = ()
     name = "classes"
+    reads = "numbers"
     headline = "accuracy"
 
     def __post_init__(self) -> None:
@@ -41,15 +42,15 @@ class MultiClass:
         return torch.arange(self.classes)
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        losses = F.cross_entropy(check_scores(scores, (len(y), self.classes), self), y, reduction="none")
+        losses = functional.cross_entropy(check_scores(scores, (len(y), self.classes), self), y, reduction="none")
         return losses * self._weight(y) if self.weights else losses
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        logs = aten._log_softmax(check_scores(scores, (len(y), self.classes), self), 1, False)
-        losses, total = aten.nll_loss_forward(logs, y, None, 0, -100)
+        logs = torch.ops.aten._log_softmax(check_scores(scores, (len(y), self.classes), self), 1, False)
+        losses, total = torch.ops.aten.nll_loss_forward(logs, y, None, 0, -100)
         weight = self._weight(y) if self.weights else torch.ones_like(losses)
-        g = aten.nll_loss_backward(weight, logs, y, None, 0, -100, total)
-        slopes = aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
+        g = torch.ops.aten.nll_loss_backward(weight, logs, y, None, 0, -100, total)
+        slopes = torch.ops.aten._log_softmax_backward_data(g, logs, 1, scores.dtype)
         return losses * weight if self.weights else losses, slopes
 
     def _weight(self, y: Tensor) -> Tensor:
@@ -66,6 +67,9 @@ class MultiClass:
             "Brier": measured.brier(chances, y),
         }
 
+    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+        return {"accuracy": measured.accuracy(scores.argmax(1), y)}
+
 
 @dataclass(frozen=True)
 class Binary:
@@ -73,6 +77,8 @@ class Binary:
 
     weights: tuple[float, ...] = ()
     name = "binary"
+    classes = 2
+    reads = "numbers"
     outputs = 1
     headline = "AUC"
 
@@ -86,12 +92,12 @@ class Binary:
         return torch.tensor([0.0, 1.0])
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        losses = F.binary_cross_entropy_with_logits(one_column(scores, y, self), y, reduction="none")
+        losses = functional.binary_cross_entropy_with_logits(one_column(scores, y, self), y, reduction="none")
         return losses * self._weight(y) if self.weights else losses
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         s = one_column(scores, y, self)
-        losses, slopes = F.softplus(s) - y * s, torch.sigmoid(s) - y
+        losses, slopes = functional.softplus(s) - y * s, torch.sigmoid(s) - y
         if self.weights:
             losses, slopes = losses * self._weight(y), slopes * self._weight(y)
         return losses, slopes.view(scores.shape)
@@ -114,6 +120,10 @@ class Binary:
             "calibration error": measured.calibration_error(chance, label),
         }
 
+    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+        score, label = scores.reshape(-1), y.astype(np.int64)
+        return {"AUC": measured.auc(score, label), "accuracy": measured.accuracy(score > 0, label == 1)}
+
 
 @dataclass(frozen=True)
 class MultiLabel:
@@ -121,6 +131,8 @@ class MultiLabel:
 
     count: int
     name = "labels"
+    classes = 0
+    reads = "numbers"
     headline = "AUC"
 
     def __post_init__(self) -> None:
@@ -141,11 +153,11 @@ class MultiLabel:
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         check_scores(scores, (len(y), self.count), self)
-        return F.binary_cross_entropy_with_logits(scores, y, reduction="none").mean(1)
+        return functional.binary_cross_entropy_with_logits(scores, y, reduction="none").mean(1)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         check_scores(scores, (len(y), self.count), self)
-        return (F.softplus(scores) - y * scores).mean(1), (torch.sigmoid(scores) - y) / self.count
+        return (functional.softplus(scores) - y * scores).mean(1), (torch.sigmoid(scores) - y) / self.count
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
         chances, label = measured.sigmoid(scores), y.astype(np.int64)
@@ -160,6 +172,8 @@ class MultiLabel:
             "accuracy": measured.accuracy(said.reshape(-1), label.reshape(-1)),
         }
 
+    shown = metrics
+
 
 @dataclass(frozen=True)
 class Ordinal:
@@ -167,10 +181,15 @@ class Ordinal:
 
     levels: int
     name = "ordinal"
+    reads = "numbers"
     headline = "mean distance"
 
     def __post_init__(self) -> None:
         _check_count("levels", self.levels, 2)
+
+    @property
+    def classes(self) -> int:
+        return self.levels
 
     @property
     def outputs(self) -> int:
@@ -184,12 +203,12 @@ class Ordinal:
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         check_scores(scores, (len(y), self.outputs), self)
-        return F.binary_cross_entropy_with_logits(scores, self._above(y), reduction="none").mean(1)
+        return functional.binary_cross_entropy_with_logits(scores, self._above(y), reduction="none").mean(1)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         above = self._above(y)
         check_scores(scores, (len(y), self.outputs), self)
-        return (F.softplus(scores) - above * scores).mean(1), (torch.sigmoid(scores) - above) / self.outputs
+        return (functional.softplus(scores) - above * scores).mean(1), (torch.sigmoid(scores) - above) / self.outputs
 
     def _above(self, y: Tensor) -> Tensor:
         return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
@@ -201,6 +220,8 @@ class Ordinal:
             "accuracy": measured.accuracy(said, y),
             "balanced accuracy": measured.balanced_accuracy(said, y),
         }
+
+    shown = metrics
 
 
 def _one_each(found: Tensor) -> Tensor:

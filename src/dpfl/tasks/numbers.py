@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import Array, Labels, check_positive, one_column, whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOSSES = ("squared", "huber")
 STEEPEST = 15.0
@@ -20,13 +23,15 @@ STEEPEST = 15.0
 
 @dataclass(frozen=True)
 class Regression:
-    """A number, trained as (y - centre) / scale with both declared: (s - y)^2 / 2, or beyond `width` of it a line (Huber)."""
+    """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond `width` a line (Huber)."""
 
     loss: str = "squared"
     centre: float = 0.0
     scale: float = 1.0
     width: float = 1.0
     name = "number"
+    classes = 0
+    reads = "numbers"
     outputs = 1
     headline = "RMSE"
 
@@ -38,30 +43,36 @@ class Regression:
             raise DpflError(f"The centre of a label must be a number, not {self.centre}.")
 
     def labels(self, given: Labels) -> Tensor:
-        return (finite(given, "Labels") - self.centre) / self.scale
+        return finite(given, "Labels")
 
     def examples(self, places: int) -> Tensor:
-        return torch.tensor([-1.0, 0.0, 1.0])
+        return self.centre + self.scale * torch.tensor([-1.0, 0.0, 1.0])
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
-        apart = one_column(scores, y, self) - y
+        apart = self._apart(scores, y)
         if self.loss == "squared":
             return apart.square() / 2
         far = apart.abs()
         return torch.where(far <= self.width, far.square() / 2, self.width * (far - self.width / 2))
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        apart = one_column(scores, y, self) - y
+        apart = self._apart(scores, y)
         slopes = apart if self.loss == "squared" else apart.clamp(-self.width, self.width)
         return self.losses(scores, y), slopes.reshape(scores.shape)
 
+    def _apart(self, scores: Tensor, y: Tensor) -> Tensor:
+        return one_column(scores, y, self) - (y - self.centre) / self.scale
+
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        said, truth = (values.reshape(-1).astype(np.float64) * self.scale + self.centre for values in (scores, y))
+        said = scores.reshape(-1).astype(np.float64) * self.scale + self.centre
+        truth = y.reshape(-1).astype(np.float64)
         return {
             "RMSE": float(np.sqrt(np.square(said - truth).mean())),
             "MAE": float(np.abs(said - truth).mean()),
             "R^2": measured.explained(said, truth),
         }
+
+    shown = metrics
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,8 @@ class Counts:
     """A number of events, Poisson with rate exp(s): exp(s) - y s, the part of -log p that depends on the score."""
 
     name = "counts"
+    classes = 0
+    reads = "numbers"
     outputs = 1
     headline = "deviance"
 
@@ -98,6 +111,8 @@ class Counts:
             "MAE": float(np.abs(rate - truth).mean()),
             "RMSE": float(np.sqrt(np.square(rate - truth).mean())),
         }
+
+    shown = metrics
 
 
 def _rate(s: Tensor) -> Tensor:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = np.ndarray[Any, Any]
-Labels = Tensor | Array
+Labels: TypeAlias = "Tensor | Array"
 
 
+@runtime_checkable
 class Task(Protocol):
     """A frozen part. Scores are what a model returns for a batch, a row a sample; labels are as `labels` made them."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def classes(self) -> int:
+        """How many classes a label is one of; 0 where it is none."""
+
+    @property
+    def reads(self) -> str:
+        """What a sample is made of: "numbers" (float32) or "tokens" (int64)."""
 
     @property
     def outputs(self) -> int:
@@ -44,6 +55,9 @@ class Task(Protocol):
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
         """What is measured on a test set, by name."""
 
+    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+        """Those that are looked at while a run is under way: the headline, and accuracy where there is one."""
+
 
 def whole(given: Labels, what: str) -> Tensor:
     """Labels as int64; none of them may be anything else than a whole number."""
@@ -59,8 +73,8 @@ def whole(given: Labels, what: str) -> Tensor:
 def between(found: Tensor, least: int, most: int, what: str) -> Tensor:
     if found.numel() and (int(found.min()) < least or int(found.max()) > most):
         raise DpflError(
-            f"{what} must lie from {least} to {most}, but run from {int(found.min())} to {int(found.max())}: correct them, or "
-            "declare the task that they are for."
+            f"{what} run from {int(found.min())} to {int(found.max())}: number them from {least} to {most}, or declare the "
+            "task that they are for."
         )
     return found
 

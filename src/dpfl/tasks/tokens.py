@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from dpfl.errors import DpflError
+from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import Array, Labels, between, check_scores, whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PADDING = -100
 """The label of a place that does not count."""
@@ -27,6 +29,8 @@ class NextToken:
 
     vocabulary: int
     name = "tokens"
+    classes = 0
+    reads = "tokens"
     headline = "perplexity"
 
     def __post_init__(self) -> None:
@@ -50,7 +54,7 @@ class NextToken:
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         check_scores(scores, (*y.shape, self.vocabulary), self)
-        losses = F.cross_entropy(scores.transpose(1, 2), y, reduction="none", ignore_index=PADDING)
+        losses = functional.cross_entropy(scores.transpose(1, 2), y, reduction="none", ignore_index=PADDING)
         return (losses * _shares(y)).sum(1)
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,6 +74,8 @@ class NextToken:
             "accuracy": measured.accuracy(chances.argmax(1), truth),
             "log loss": loss,
         }
+
+    shown = metrics
 
 
 def _shares(y: Tensor) -> Tensor:
