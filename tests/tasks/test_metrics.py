@@ -106,7 +106,7 @@ def test_an_interval_is_that_of_the_accuracy_of_a_coin():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 1000)
     scores = np.stack([np.zeros(1000), np.where(rng.random(1000) < 0.8, 1, -1) * np.where(y == 1, 1, -1)], axis=1)
-    low, high = intervals(tasks.MultiClass(2), scores, y)["accuracy"]
+    low, high = intervals(tasks.MultiClass(2).metrics, scores, y)["accuracy"]
     assert (high - low) / 2 == pytest.approx(1.96 * math.sqrt(0.8 * 0.2 / 1000), rel=0.25)
     assert low < 0.8 < high
 
@@ -117,5 +117,5 @@ def test_rows_of_one_owner_are_drawn_together():
     right = np.repeat(rng.random(100) < 0.7, 10)
     scores = np.stack([np.zeros(1000), np.where(right, 1.0, -1.0)], axis=1)
     y, owners = np.ones(1000, int), np.repeat(np.arange(100), 10)
-    alone, together = (intervals(tasks.MultiClass(2), scores, y, who)["accuracy"] for who in (None, owners))
+    alone, together = (intervals(tasks.MultiClass(2).metrics, scores, y, who)["accuracy"] for who in (None, owners))
     assert (together[1] - together[0]) / (alone[1] - alone[0]) == pytest.approx(math.sqrt(10), rel=0.3)

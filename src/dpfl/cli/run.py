@@ -13,7 +13,7 @@ from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
 from dpfl.report.tables import statement_panel
-from dpfl.run.folder import RunFolder, new_path
+from dpfl.run.folder import RunFolder, figure, new_path
 from dpfl.run.train import Result
 
 
@@ -61,13 +61,24 @@ def _recorded(folder: Path) -> Experiment:
     return parse(recorded)
 
 
+def _figures(result: Result) -> str:
+    """Every metric, with its interval where it has one."""
+    told = []
+    for name, value in result.metrics.items():
+        low, high = (figure(name, end).removeprefix(name).strip() for end in result.intervals.get(name, (None, None)))
+        told.append(figure(name, value) + (f" ({low} to {high})" if name in result.intervals else ""))
+    return ", ".join(told)
+
+
 def show(result: Result, console: Console) -> None:
-    measured = "not measured (no test set)" if result.accuracy is None else f"{result.accuracy:.2%}"
+    measured = result.measured if result.headline else "accuracy not measured (no test set)"
     console.print(
-        f"\n[bold]accuracy {measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
+        f"\n[bold]{measured}[/bold] after {result.rounds} rounds and {result.iterations} steps a client; "
         f"ended by {result.stopped_by}",
         highlight=False,
     )
+    if result.metrics:
+        console.print(f"on the test set: {_figures(result)}", highlight=False)
     console.print(statement_panel(result.privacy))
     for warning in set(result.warnings) - set(result.privacy.warnings):
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)

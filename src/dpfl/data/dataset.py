@@ -12,6 +12,7 @@ import numpy as np
 
 from dpfl import tasks
 from dpfl.data.checks import require_whole
+from dpfl.data.names import names_of_sites
 from dpfl.data.partition import Dirichlet, Partition, describe, skews_classes
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
@@ -194,16 +195,19 @@ class Source:
     persons: torch.Tensor | None = None
     notes: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
+    test_persons: torch.Tensor | None = None
+    owners: tuple[str, ...] = ()
 
     def by_owner(self, names: Sequence[str] = ()) -> Federation:
-        """Every owner is a client."""
+        """Every owner is a client, by the name that is given here, or else by its own where that can be a file's."""
         from dpfl.data.federation import Federation
 
         if not self.owned:
             raise DpflError(f"{self.train.name!r} does not say whose its samples are: declare data.site, or a partition.")
         return Federation(
             self.train, self.test, self.owned, (), "site", self.notes,
-            persons=self.persons, private=self.private, names=tuple(names),
+            persons=self.persons, private=self.private, names=tuple(names) or names_of_sites(self.owners),
+            test_persons=self.test_persons,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -244,4 +248,5 @@ class Source:
         return Federation(
             self.train, self.test, indices[:clients], indices[clients:], describe(how), notes,
             persons=self.persons, private=self.private, names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
+            test_persons=self.test_persons,
         )  # fmt: skip

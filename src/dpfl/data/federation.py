@@ -27,8 +27,8 @@ class Federation:
     """Clients (and held-out public clients) as disjoint index tensors into the training set, or as a population that
     is described instead, whose clients may share samples.
 
-    `persons` says whose each training row is, where rows are of people. `private` is for the owner of the data alone: it is
-    read off the data, so it is shown and never written. `names` are those of the clients' ledgers.
+    `persons` and `test_persons` say whose each row is, where rows are of people. `private` is for the owner of the data alone:
+    it is read off the data, so it is shown and never written. `names` are those of the clients' ledgers.
     """
 
     train: Dataset
@@ -40,6 +40,7 @@ class Federation:
     persons: torch.Tensor | None = None
     private: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    test_persons: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.test and (self.train.shape != self.test.shape or self.train.task != self.test.task):

@@ -11,11 +11,19 @@ RESERVED = ("federation", "metrics")
 """Other files have these names."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_OTHER = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def client_names(count: int) -> tuple[str, ...]:
     """Of clients that nobody named."""
     return tuple(f"client-{number:05d}" for number in range(count))
+
+
+def names_of_sites(sites: Sequence[str]) -> tuple[str, ...]:
+    """As near as a file's name can be; none where two would be alike, or one is another file's."""
+    near = tuple(_OTHER.sub("_", site).lstrip(".-")[:64] for site in sites)
+    small = {name.lower() for name in near}
+    return near if len(small) == len(near) and all(small) and not small & set(RESERVED) else ()
 
 
 def checked_names(names: Sequence[str], count: int) -> tuple[str, ...]:

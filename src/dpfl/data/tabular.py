@@ -41,6 +41,8 @@ def _source(whole: Table, said: Declared, owned: bool) -> Source:
         train.persons,
         whole.warnings,
         whole.private,
+        None if test is None else test.persons,
+        whole.sites if owned else (),
     )
 
 

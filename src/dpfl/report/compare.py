@@ -31,9 +31,12 @@ class Mean:
     value: float
     half: float | None
     count: int
+    name: str = "accuracy"
 
     @property
     def text(self) -> str:
+        if self.name != "accuracy":
+            return f"{self.name} {self.value:.4f}" + ("" if self.half is None else f" ± {self.half:.4f}")
         return f"{self.value:.2%}" if self.half is None else f"{100 * self.value:.2f} ± {100 * self.half:.2f} %"
 
     def to_dict(self) -> dict[str, Any]:
@@ -41,14 +44,14 @@ class Mean:
         return {"mean": self.value, "low": ends[0], "high": ends[1], "confidence": CONFIDENCE, "runs": self.count}
 
 
-def mean_of(values: Sequence[float]) -> Mean | None:
+def mean_of(values: Sequence[float], name: str = "accuracy") -> Mean | None:
     if not values:
         return None
     count = len(values)
     if count == 1:
-        return Mean(values[0], None, 1)
+        return Mean(values[0], None, 1, name)
     quantile = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return Mean(fmean(values), quantile * stdev(values) / math.sqrt(count), count)
+    return Mean(fmean(values), quantile * stdev(values) / math.sqrt(count), count, name)
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,27 @@ class Group:
         return mean_of(list(made.values()))
 
     @property
+    def figure(self) -> Mean | None:
+        """The headline of the task, where that is another than accuracy."""
+        name = next((run["headline"] for run in self.runs if run.get("headline")), "accuracy")
+        if name == "accuracy":
+            return self.accuracy
+        made = {run["model_sha256"]: run["figure"] for run in self.runs if run.get("figure") is not None}
+        return mean_of(list(made.values()), name)
+
+    @property
     def worst(self) -> Mapping[str, Any]:
         """The run with the largest proven epsilon, which is that of the group."""
         return max(self.runs, key=lambda run: _size(run["proven"]))
 
     def to_dict(self) -> dict[str, Any]:
-        accuracy = self.accuracy
+        accuracy, figure = self.accuracy, self.figure
         guarantee = {name: self.worst[name] for name in ("unit", "delta", "accountant", "proven", "claimed")}
         return {
             "label": self.label,
             "seeds": [run["seed"] for run in self.runs],
             "accuracy": accuracy.to_dict() if accuracy else None,
+            "headline": figure.to_dict() | {"name": figure.name} if figure else None,
             **guarantee,
             "settings": dict(self.settings),
             "runs": [dict(run) for run in self.runs],
@@ -135,7 +148,7 @@ def table(groups: Sequence[Group]) -> Table:
     for heading in ("seeds", "rounds", "accuracy", "epsilon proven", "ended by"):
         out.add_column(heading, no_wrap=True, justify="right" if heading in ("seeds", "rounds", "accuracy") else "left")
     for group in groups:
-        accuracy = group.accuracy
+        accuracy = group.figure
         seeds = str(len(group.runs)) if accuracy and accuracy.count == len(group.runs) else _unfinished(group)
         rounds, ended = (_each(run[name] for run in group.runs) for name in ("rounds", "stopped_by"))
         out.add_row(group.label, seeds, rounds, accuracy.text if accuracy else "-", guarantee(group.worst), ended)
@@ -144,7 +157,7 @@ def table(groups: Sequence[Group]) -> Table:
 
 
 def _unfinished(group: Group) -> str:
-    return f"{group.accuracy.count if group.accuracy else 0} of {len(group.runs)}"
+    return f"{group.figure.count if group.figure else 0} of {len(group.runs)}"
 
 
 def _each(values: Iterable[Any]) -> str:
@@ -158,7 +171,7 @@ def _each(values: Iterable[Any]) -> str:
 def notes(groups: Sequence[Group]) -> list[str]:
     """How to read the table: what ± is, and whether its rows may be compared at all."""
     said = []
-    if any(group.accuracy and group.accuracy.half is not None for group in groups):
+    if any(group.figure and group.figure.half is not None for group in groups):
         said.append(f"± is the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
     proven = [group.worst["proven"] for group in groups]
     if len({group.worst["unit"] for group in groups}) > 1:

@@ -1,4 +1,4 @@
-"""A run as it goes: round, tau, accuracy, epsilon spent of epsilon allowed, clients, time left."""
+"""A run as it goes: round, tau, accuracy or the task's own headline, epsilon spent of epsilon allowed, clients, time left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.folder import Row
+from dpfl.run.folder import Row, figure
 
 
 class Live:
@@ -16,7 +16,7 @@ class Live:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._accuracy = "-"
+        self._figure = "accuracy -"
         self.bar: Progress | None = None
 
     def start(self, job: Any) -> None:
@@ -27,7 +27,10 @@ class Live:
             self._console.print(f"[dim]{note}[/dim]")
         for note in job.private:
             self._console.print(f"[dim]{note} (told to the owner of the data only, and kept nowhere)[/dim]")
-        self._total, self._every = total, None if job.recorder.test else job.recorder.every
+        test = job.recorder.test
+        self._total, self._every = total, None if test else job.recorder.every
+        self._headline = test.task.headline if test else "accuracy"
+        self._figure = f"{self._headline} -"
         if not self._console.is_terminal:
             return
         columns = (
@@ -39,14 +42,14 @@ class Live:
         self._task = self.bar.add_task("starting the clients", total=total, completed=state.round)
 
     def tell(self, row: Row) -> None:
-        if row.accuracy is not None:
-            self._accuracy = f"{row.accuracy:.2%}"
+        if row.headline is not None:
+            self._figure = figure(self._headline, row.headline)
         spent = "" if row.epsilon is None else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"
-        measured = "" if self._every else f"  accuracy {self._accuracy}"
+        measured = "" if self._every else f"  {self._figure}"
         text = f"tau {row.steps}{measured}{spent}  clients {row.clients}"
         if self.bar:
             self.bar.update(self._task, completed=row.round, description=text)
-        elif row.accuracy is not None or (self._every and row.round % self._every == 0):
+        elif row.loss is not None or (self._every and row.round % self._every == 0):
             end = f"/{self._total}" if self._total else ""
             self._console.print(f"round {row.round}{end}  {text}  {row.seconds:.0f} s", highlight=False)
 

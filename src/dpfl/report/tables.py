@@ -12,7 +12,7 @@ from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.folder import RunFolder
+from dpfl.run.folder import RunFolder, figure
 
 
 def statement_panel(privacy: PrivacyStatement) -> Panel:
@@ -41,6 +41,8 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "iterations": result.get("iterations"),
         "accuracy": result.get("accuracy"),
         "loss": result.get("loss"),
+        "headline": result.get("headline"),
+        "figure": result.get("metrics", {}).get(result.get("headline")),
         "stopped_by": result.get("stopped_by", "unfinished"),
         "unit": privacy.get("unit"),
         "delta": privacy.get("delta"),
@@ -68,6 +70,8 @@ def runs_table(summaries: Sequence[dict[str, Any]]) -> Table:
         table.add_column(heading, no_wrap=True, justify="right" if heading in ("rounds", "accuracy") else "left")
     for row in summaries:
         accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
+        if row.get("headline") not in (None, "accuracy"):
+            accuracy = figure(row["headline"], row["figure"])
         name = f"{Path(row['run']).name}\n{word(row['algorithm'])}"
         table.add_row(name, word(row["rounds"]), accuracy, guarantee(row), word(row["claimed"]), row["stopped_by"])
     return table

@@ -47,9 +47,15 @@ class Row:
     clip: float | None
     bytes: int
     seconds: float
+    headline: float | None = None
 
 
 COLUMNS = tuple(Row.__dataclass_fields__)
+
+
+def figure(name: str, value: float | None) -> str:
+    """A metric as people read it."""
+    return f"{name} {'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
 
 
 def write_atomically(path: Path, content: bytes, private: bool = False) -> None:

@@ -143,7 +143,7 @@ def prepare(
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
-    recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress)
+    recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
     untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -11,12 +12,14 @@ from torch import Tensor
 
 from dpfl.data import Dataset
 from dpfl.errors import Diverged
-from dpfl.models import FlatModel, evaluate
+from dpfl.models import FlatModel
+from dpfl.models.evaluation import scored
 from dpfl.models.flat import evaluating
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import Metrics, Row, RunFolder
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import PAST_NOISE
+from dpfl.tasks import intervals
 
 VALIDATED = 2000
 
@@ -40,6 +43,24 @@ class Silent:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """What is measured of a model on the test set; None where there is no such public data, or no such figure."""
+
+    accuracy: float | None = None
+    loss: float | None = None
+    headline: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Every metric of the finished model, and how far those that are shown depend on who is in the test set."""
+
+    headline: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Recorder:
     folder: RunFolder
     metrics: Metrics
@@ -48,6 +69,8 @@ class Recorder:
     meter: Meter | None
     every: int
     progress: Progress
+    persons: Tensor | None = None
+    """Whose each test sample is."""
 
     @property
     def classes(self) -> int:
@@ -66,7 +89,7 @@ class Recorder:
 
     def _show(self, coordinator: Coordinator) -> None:
         state = coordinator.state
-        accuracy, loss = self.evaluate(state.model) if state.round % self.every == 0 else (None, None)
+        figures = self.evaluate(state.model) if state.round % self.every == 0 else Figures()
         adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
         release = state.clients if coordinator.algorithm.scale == "round" else state.samples
         row = Row(
@@ -74,8 +97,9 @@ class Recorder:
             steps=state.tau,
             iterations=state.iterations,
             clients=state.shown,
-            accuracy=accuracy,
-            loss=loss,
+            accuracy=figures.accuracy,
+            loss=figures.loss,
+            headline=figures.headline,
             epsilon=self.meter.at_most(coordinator.releases) if self.meter else None,
             clip=release.clip.level if adapts and release else None,
             bytes=state.bytes,
@@ -83,7 +107,7 @@ class Recorder:
         )
         self.metrics.add(row)
         self.progress.tell(row)
-        if self.test and loss is not None and not math.isfinite(loss):
+        if self.test and figures.loss is not None and not math.isfinite(figures.loss):
             self._refuse_divergence(self.test, state.round)
 
     def _refuse_divergence(self, test: Dataset, round: int) -> None:
@@ -96,24 +120,36 @@ class Recorder:
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
 
-    def evaluate(self, vector: Tensor) -> tuple[float | None, float | None]:
-        """Accuracy and loss on the test set; None where there is no such public data."""
+    def evaluate(self, vector: Tensor) -> Figures:
         self.model.load(vector)
-        return evaluate(self.model, self.test.x, self.test.y) if self.test else (None, None)
+        if not self.test:
+            return Figures()
+        scores, loss = scored(self.model, self.test.x, self.test.y)
+        shown = self.test.task.shown(scores.numpy(), self.test.y.numpy())
+        return Figures(shown.get("accuracy"), loss, shown[self.test.task.headline])
+
+    def measure(self, vector: Tensor) -> Measured:
+        """At the end of a run: all that the task measures; intervals by person, where the test set has persons."""
+        self.model.load(vector)
+        if not self.test:
+            return Measured()
+        task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
+        scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
+        return Measured(task.headline, task.metrics(scores, y), intervals(task.shown, scores, y, persons))
 
     def validate(self, vector: Tensor) -> float:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""
         assert self.test is not None, "a system that follows a public loss is refused where there is none"
         self.model.load(vector)
-        return evaluate(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
+        return scored(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
 
-    def finish(self, coordinator: Coordinator, accuracy: float | None, loss: float | None, epsilon: float | None) -> list[Row]:
+    def finish(self, coordinator: Coordinator, figures: Figures, epsilon: float | None) -> list[Row]:
         """The last row gets the final figures; what the server had to remember of its noise is forgotten."""
         if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
             self.folder.save_checkpoint(coordinator.state)
         rows = self.metrics.rows()
         if rows:
-            rows[-1] = replace(rows[-1], accuracy=accuracy, loss=loss, epsilon=epsilon)
+            rows[-1] = replace(rows[-1], **vars(figures), epsilon=epsilon)
             self.metrics.add(rows[-1])
         self.metrics.export(self.folder.file("metrics.parquet"))
         self.metrics.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,18 @@ from dpfl.data import Federation
 from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel
 from dpfl.privacy import Budget, PrivacyStatement, Refused
-from dpfl.run.folder import Row, vector_sha256
+from dpfl.run.folder import Row, figure, vector_sha256
 from dpfl.run.prepare import Job, prepare
 from dpfl.run.recorder import Progress, Silent
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to; accuracy and loss are None where there is no test set."""
+    """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
+
+    `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %
+    over test sets drawn from it, by person where it has persons.
+    """
 
     run: str
     rounds: int
@@ -41,20 +45,32 @@ class Result:
     module: nn.Module
     warnings: Sequence[str] = ()
     """Those of the statement, and what is wrong with the model itself."""
+    headline: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def measured(self) -> str:
+        """The headline in words."""
+        return figure(self.headline, self.metrics[self.headline]) if self.headline else "accuracy not measured"
 
     def __repr__(self) -> str:
         """The outcome in a line; the statement is in `privacy`, the rounds in `history`."""
-        accuracy = "not measured" if self.accuracy is None else f"{self.accuracy:.2%}"
         proven = self.privacy.lines()[0][1]
         whose = "" if self.privacy.unit == "none" else f" for one {self.privacy.unit}"
         return (
-            f"Result(accuracy {accuracy} after {self.rounds} rounds, ended by {self.stopped_by}; "
+            f"Result({self.measured} after {self.rounds} rounds, ended by {self.stopped_by}; "
             f"proven{whose}: {proven}; in {self.folder})"
         )
 
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "rounds", "iterations", "accuracy", "loss", "stopped_by", "model_sha256")
         numbers = {name: _finite(getattr(self, name)) for name in names}
+        numbers |= {
+            "headline": self.headline or None,
+            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
+            "intervals": {name: [_finite(end) for end in ends] for name, ends in self.intervals.items()},
+        }
         told = {"notes": list(self.notes), "warnings": list(self.warnings), "lost": self._lost_told()}
         return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}
 
@@ -123,16 +139,16 @@ def run_rounds(job: Job) -> None:
 def finish(job: Job) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
-    accuracy, loss = job.recorder.evaluate(state.model)
+    figures, measured = job.recorder.evaluate(state.model), job.recorder.measure(state.model)
     privacy = job.accounts.statement(job.randomness)
-    history = job.recorder.finish(job.coordinator, accuracy, loss, _finite(privacy.used))
+    history = job.recorder.finish(job.coordinator, figures, _finite(privacy.used))
     model: FlatModel = job.recorder.model
     result = Result(
         run=job.run,
         rounds=state.round,
         iterations=state.iterations,
-        accuracy=accuracy,
-        loss=loss,
+        accuracy=figures.accuracy,
+        loss=figures.loss,
         stopped_by=job.coordinator.stopped_by,
         model_sha256=vector_sha256(state.model),
         privacy=privacy,
@@ -141,6 +157,7 @@ def finish(job: Job) -> Result:
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,
+        **vars(measured),
         warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
     )
     folder.save_model(state.model, model.layout, job.schema)

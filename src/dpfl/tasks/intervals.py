@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from dpfl.tasks.task import Array, Task
+from dpfl.tasks.task import Array
 
+Measure = Callable[[Array, Array], Mapping[str, float]]
 DRAWS = 200
 
 
 def intervals(
-    task: Task, scores: Array, y: Array, owners: Array | None = None, draws: int = DRAWS, seed: int = 0
+    measure: Measure, scores: Array, y: Array, owners: Array | None = None, draws: int = DRAWS, seed: int = 0
 ) -> Mapping[str, tuple[float, float]]:
-    """The middle 95 % of every metric over test sets that are drawn from this one, by owner where samples have one.
+    """The middle 95 % of what a task measures over test sets that are drawn from this one, by owner where samples have one.
 
     It says how far a figure depends on who is in the test set; not what another training run would give.
     """
@@ -22,7 +23,7 @@ def intervals(
     groups = _rows_by_owner(owners) if owners is not None else None
     for _ in range(draws):
         rows = _drawn(len(y), groups, rng)
-        for name, figure in task.metrics(scores[rows], y[rows]).items():
+        for name, figure in measure(scores[rows], y[rows]).items():
             found.setdefault(name, []).append(figure)
     return {name: _middle(np.array(figures)) for name, figures in found.items()}
 
