@@ -31,6 +31,21 @@ def features(row: dict[str, str], schema: dict) -> list[float]:
     return x
 
 
+def predicted(scores: torch.Tensor, label: dict) -> torch.Tensor:
+    """A number in its own unit, how many are expected, or chances: of each class, or of yes (to each question)."""
+    match label["task"]:
+        case "number":
+            low, high = label["low"], label["high"]
+            bounded = low is not None and high is not None and low < high
+            return (low + high + scores * (high - low)) / 2 if bounded else scores
+        case "counts":
+            return scores.exp()
+        case "classes":
+            return scores.softmax(0)
+        case _:
+            return scores.sigmoid()
+
+
 def main(model: str, table: str) -> None:
     with safe_open(model, "pt") as file:
         schema = json.loads(file.metadata()["schema"])
@@ -40,8 +55,7 @@ def main(model: str, table: str) -> None:
     with open(table, newline="", encoding="utf-8-sig") as file, torch.no_grad():
         for row in csv.DictReader(file):
             scores = linear(torch.tensor(features(row, schema)))
-            chances = scores.sigmoid() if len(scores) == 1 else scores.softmax(0)
-            print(" ".join(f"{chance:.4f}" for chance in chances))
+            print(" ".join(f"{figure:.4f}" for figure in predicted(scores, schema["label"])))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A run on a table, from its file to a model that predicts from raw rows."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +116,16 @@ def test_a_client_may_lack_a_category_and_positives(tmp_path: Path) -> None:
     path.write_text("\n".join(["age,sex,hospital,patient,died", *rows]))
     result = parse(content(path, test=None)).run(out=tmp_path / "run", workers=1)
     assert result.rounds == 3
+
+
+@pytest.mark.parametrize(("label", "headline"), [("any-visit", "AUC"), ("visits", "deviance")])
+def test_both_labels_of_the_study_train_at_its_sites(tmp_path: Path, label: str, headline: str) -> None:
+    told = {"data": {"name": "randhie", "label": label}, "model": {"name": "linear"}, "budget": {"epsilon": 1.0, "rounds": 1}}
+    result = parse(told | {"algorithm": {"name": "fedavg-dp"}}).run(out=tmp_path / "run", workers=1)
+    assert result.headline == headline
+    assert sorted(file.stem for file in (tmp_path / "run" / "ledger").glob("*.sqlite")) == list("123456")
+    dpfl.certificate.new_key(tmp_path / "key.pem")
+    (tmp_path / "run" / "certificate.json").write_text(
+        json.dumps(dpfl.certificate.certify(tmp_path / "run", tmp_path / "key.pem"))
+    )
+    assert dpfl.certificate.verify(tmp_path / "run" / "certificate.json").findings == []

@@ -45,12 +45,12 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "iterations": "local steps of a client so far",
         "clients": "clients in the round; the expected number where who was drawn is secret",
         "accuracy": "share of the test set that is right, 0 to 1; empty where the round was not evaluated",
-        "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance for counts, ...), likewise",
         "loss": "mean cross-entropy on the test set, in nats; empty where the round was not evaluated",
         "epsilon": "upper bound on the epsilon used so far, at the budget's delta; empty where none is proven",
         "clip": "the clip's level, an L2 norm, where it moves from round to round",
         "bytes": "bytes sent both ways so far, all clients together",
         "seconds": "seconds of rounds so far",
+        "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance for counts, ...), likewise",
     }
 )
 FILES: Mapping[str, str] = MappingProxyType(
