@@ -104,7 +104,8 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | count the shares of lost replies, where clients add the noise | `noise` |
 
 What is still not caught: noise that repeats in fewer than some 2,000 of 65,536 numbers, or at no fixed shift; less than some 2 % of
-the deviation missing; noise from a seed that an adversary knows by other ways than trying (a `Keyed` run says so in its statement);
+the deviation missing; what goes wrong after the third round only, with empty batches, or with samples that are not finite (tests of
+their own hold the last two); noise from a seed that an adversary knows by other ways than trying (a `Keyed` run says so in its statement);
 draws whose dependence does not show in sizes, in how often each comes, or in two draws running; uploads after several steps that
 move further than the search finds (after one step it finds all of it, after three some 3 % of what is stated); and whatever only a
 machine, a clock or a network shows.
