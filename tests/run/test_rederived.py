@@ -61,23 +61,20 @@ def by_dp_accounting(found, replace):
     return min(accountant.get_epsilon(DELTA) for accountant in accountants)
 
 
-def noise_over(norm, moved, level, deviation):
-    """The multiplier of a sum whose units were seen to move it by its clip's level, and by no more."""
-    largest = max((norm(one) for one in moved), default=level)
-    assert 0.9999 * level <= largest <= level
-    return deviation / level
-
-
 def steps_of(log, client, norm=lambda moved: float(moved.norm())):
-    """draw, sum and noise, step after step: the sampled Gaussian events of a client."""
-    events = Counter()
+    """draw, sum and noise, step after step: the sampled Gaussian events of a client.
+
+    No unit was seen to move a sum by more than its clip's level, and some moved it by that.
+    """
+    events, reached = Counter(), []
     seen = [(what, value) for what, value in log.of_client(client) if what in ("draw", "sum", "noise")]
     for number in range(0, len(seen), 3):
         (first, (sampling, population, _)), (second, (clip, moved)), (third, deviation) = seen[number : number + 3]
         assert (first, second, third, population) == ("draw", "sum", "noise", SIZE)
         assert isinstance(sampling, Poisson)
-        z = noise_over(norm, moved, clip.level, deviation)
-        events[dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(z))] += 1
+        reached += [norm(one) / clip.level for one in moved]
+        events[dp.PoissonSampledDpEvent(sampling.rate, dp.GaussianDpEvent(deviation / clip.level))] += 1
+    assert 0.9999 <= max(reached) <= 1
     return events
 
 
