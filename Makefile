@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests bench truth badinputs reference clean
+.PHONY: demo test check tests coverage bench truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -18,6 +18,9 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2
+
+coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes a third longer
 	$(BIN)/pytest -n 2 --cov=dpfl --cov-report=term:skip-covered
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
