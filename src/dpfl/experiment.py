@@ -186,7 +186,10 @@ def load(path: Path | None, settings: Sequence[str] = ()) -> Experiment:
 
 def with_settings(content: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """A copy of an experiment's content, with `section.key=value` settings on top."""
-    changed = copy.deepcopy(dict(content))
+    try:
+        changed = copy.deepcopy(dict(content))
+    except RecursionError:
+        raise DpflError("The experiment is nested too deeply; it has sections of keys.") from None
     for setting in settings:
         _set(changed, setting)
     return changed

@@ -53,3 +53,8 @@ def test_the_speed_is_that_of_clipped_and_noisy_steps_on_one_thread(monkeypatch)
 def test_work_that_makes_no_sense_is_refused(shape, classes, word):
     with pytest.raises(DpflError, match=word):
         Work(dpfl.models.mlp(), shape, classes)
+
+
+def test_a_sample_that_no_machine_holds_is_one_sentence():
+    with pytest.raises(DpflError, match="more than 100,000,000 numbers"):
+        Work(dpfl.models.mlp(), (10**6, 10**6), 10)

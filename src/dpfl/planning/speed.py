@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,8 @@ from dpfl.privacy import Flat, Gaussian, Poisson, Release
 BATCH = 256
 FEW = 8
 """Different samples, of which a batch has several copies each; and the smallest batch."""
+LARGEST = 10**8
+"""Numbers of a sample."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Work:
     def __post_init__(self) -> None:
         if not self.shape or min(self.shape) < 1:
             raise DpflError("A model needs the shape of a sample, channels first: give one such as 1,28,28, or known data.")
+        if math.prod(self.shape) > LARGEST:
+            raise DpflError(f"A sample of shape {self.shape} has more than {LARGEST:,} numbers; give the shape of one sample.")
         if self.classes < 2:
             raise DpflError(f"There must be at least 2 classes, not {self.classes}.")
 
