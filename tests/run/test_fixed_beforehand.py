@@ -14,6 +14,7 @@ from torch import Tensor
 import dpfl
 from dpfl.algorithms import ali_dpfl, als_dpfl, fedavg_dp
 from dpfl.certificate import certify, new_key
+from dpfl.cli.ledger import show
 from dpfl.data import Federation
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.events import add_all
@@ -154,3 +155,16 @@ def test_an_adaptive_run_is_certified_for_what_was_fixed_beforehand(train: Train
     new_key(result.folder / "key.pem")
     signed = certify(result.folder, result.folder / "key.pem")
     assert signed["certificate"]["guarantee"]["proven"] == figure(result.privacy.proven)
+
+
+def test_a_ledger_that_is_shown_says_what_was_fixed_beforehand(
+    train: Train, federation: Federation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fault: `dpfl ledger show` gave what was used of it alone."""
+    run = train(federation, adaptive(), **SETTINGS)
+    show(run.folder, as_json=True)
+    for row in json.loads(capsys.readouterr().out):
+        assert row["epsilon"] == figure(run.privacy.used)
+        assert row["proven"] == figure(run.privacy.proven)
+    show(run.folder)
+    assert "fixed beforehand" in capsys.readouterr().out

@@ -19,6 +19,7 @@ from dpfl.privacy.accountant import default_for
 from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import describe
 from dpfl.privacy.ledgers import FEDERATION, ledger_path
+from dpfl.privacy.plans import bound
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
@@ -48,14 +49,20 @@ def show(
     table.columns[0].no_wrap = table.columns[1].no_wrap = True
     for row in rows:
         allowed = "" if row["allowed"] is None else f" of {row['allowed']:g}"
-        spent = f"{rounded_up(row['epsilon']):.4f}" if isinstance(row["epsilon"], float) else str(row["epsilon"])
+        spent = _shown(row["epsilon"])
         guarantee = f"{row['unit']}, {row['neighbours']}, {row['delta']:g}, {row['accountant']}"
         releases = "\n".join(f"{count} x {event}" for event, count in row["releases"].items()) or "none"
-        table.add_row(row["ledger"], spent + allowed, guarantee, releases)
+        beforehand = "" if row["proven"] == row["epsilon"] else f"\n{_shown(row['proven'])} fixed beforehand"
+        table.add_row(row["ledger"], spent + allowed + beforehand, guarantee, releases)
     Console().print(table)
 
 
+def _shown(epsilon: float | str) -> str:
+    return f"{rounded_up(epsilon):.4f}" if isinstance(epsilon, float) else epsilon
+
+
 def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
+    """What was spent; and what is proven, which is more where a run fixed beforehand what it might have come to."""
     limit, spent = ledger.limit, ledger.spent()
     at = delta if delta is not None else limit.delta if limit else 1e-5
     by = limit.accountant if limit else default_for(next(iter(spent), None))
@@ -64,6 +71,7 @@ def _row(ledger: Ledger, delta: float | None) -> dict[str, Any]:
         "unit": ledger.unit,
         "neighbours": ledger.account.neighbours,
         "epsilon": figure(accountant(by).epsilon(spent, at)),
+        "proven": figure(accountant(by).epsilon(bound(ledger), at)),
         "allowed": limit.epsilon if limit else None,
         "delta": at,
         "accountant": by,
