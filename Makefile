@@ -20,7 +20,7 @@ check: $(VENV)/.installed-dev
 tests: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2
 
-coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes a third longer
+coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes longer
 	$(BIN)/pytest -n 2 --cov=dpfl --cov-report=term:skip-covered
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
