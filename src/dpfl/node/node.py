@@ -21,10 +21,10 @@ from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.policy import Policy
-from dpfl.node.task import Reply, Task
+from dpfl.node.task import Reply, Task, cost
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
-from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.events import Event
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.mean import MeanSurvey
@@ -72,7 +72,7 @@ class Node:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         if refusal := self._refusal(task):
             return Reply(task.client, refused=refusal)
-        paid = self._paid(task)
+        paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
@@ -94,19 +94,6 @@ class Node:
         if self.site.ledgers is None or task.client in self.site.public:
             return ""
         return self.site.policy.refusal(task)
-
-    def _paid(self, task: Task) -> tuple[Event, int] | None:
-        """What this client's own ledger pays for the task, and how often."""
-        if self.site.ledgers is None:
-            return None
-        if task.survey:
-            return None if task.survey.trusted else (task.survey.event, 1)
-        if task.upload and task.upload.private:
-            return gaussian(0.0) if task.raw else task.upload.event(1), 1
-        if task.samples and task.samples.private:
-            event = gaussian(0.0) if task.raw else task.samples.event(self.site.declared[task.client])
-            return event, task.steps + task.slope
-        return None
 
     def _await(self, writing: Future[None]) -> None:
         """What of the flush training did not cover."""

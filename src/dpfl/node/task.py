@@ -13,6 +13,7 @@ from dpfl.errors import DpflError
 from dpfl.node.objectives import CrossEntropy, Objective
 from dpfl.node.optimisers import Optimiser
 from dpfl.privacy import Release
+from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
@@ -68,6 +69,17 @@ class Task:
     def hides_client(self) -> bool:
         """Whether noise on the whole update, or on the sum of all, covers what this client sends."""
         return self.clients.private or bool(self.upload and self.upload.private)
+
+
+def cost(task: Task, size: int) -> tuple[Event, int] | None:
+    """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own."""
+    if task.survey:
+        return None if task.survey.trusted else (task.survey.event, 1)
+    if task.upload and task.upload.private:
+        return gaussian(0.0) if task.raw else task.upload.event(1), 1
+    if task.samples and task.samples.private:
+        return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+    return None
 
 
 @dataclass(frozen=True)
