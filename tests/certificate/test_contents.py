@@ -9,8 +9,8 @@ import pytest
 
 from dpfl.certificate import Certificate, certify, headline
 from dpfl.certificate.contents import number, shown
-from dpfl.certificate.keys import load_public, public_file
 from dpfl.errors import DpflError
+from dpfl.keys import load_public, public_file
 from dpfl.privacy import Poisson, accountant
 from tests.privacy.forging import forge
 

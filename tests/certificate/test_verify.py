@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import certify, new_key, verify
-from dpfl.certificate.keys import load_private, public_file, sign
 from dpfl.errors import DpflError
+from dpfl.keys import load_private, public_file, sign
 from tests.privacy.forging import forge
 
 

@@ -1,7 +1,7 @@
 """A signed account of what a run cost in privacy, that anyone can check again."""
 
 from dpfl.certificate.contents import Certificate, certify, headline
-from dpfl.certificate.keys import new_key
 from dpfl.certificate.verify import Verdict, verify
+from dpfl.keys import new_key
 
 __all__ = ["Certificate", "Verdict", "certify", "headline", "new_key", "verify"]

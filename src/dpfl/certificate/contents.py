@@ -13,10 +13,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dpfl.certificate.ended import Ended, ended
-from dpfl.certificate.keys import canonical, fingerprint, load_private, raw, sign
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.errors import DpflError
+from dpfl.keys import canonical, fingerprint, load_private, raw, sign
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import REPLACE, decode, describe, encode, neighbours_of
 from dpfl.privacy.plans import bound

@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from dpfl.certificate import contents
 from dpfl.certificate.contents import Account, Certificate, Epsilon, number, shown, stated_figure
 from dpfl.certificate.ended import accounts_of, ended
-from dpfl.certificate.keys import fingerprint, load_public, signed
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import hashes, sealed
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
+from dpfl.keys import fingerprint, load_public, signed
 from dpfl.privacy.accountant import accountant, proving
 from dpfl.privacy.calibrate import check_target
 from dpfl.privacy.events import Spent, decode, describe

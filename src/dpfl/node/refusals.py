@@ -1,0 +1,94 @@
+"""Why a node does not do what it is asked: one of a few words, and one fixed sentence for each. None says anything of data."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """The sentence of each is in `SENTENCES`."""
+
+    NOT_A_LETTER = "not-a-letter"
+    TOO_LARGE = "too-large"
+    BAD_SIGNATURE = "bad-signature"
+    BAD_HEAD = "bad-head"
+    BAD_ARRAYS = "bad-arrays"
+    NOT_FINITE = "not-finite"
+    UNKNOWN_MESSAGE = "unknown-message"
+    UNKNOWN_PART = "unknown-part"
+    BAD_WORDS = "bad-words"
+    WRONG_NODE = "wrong-node"
+    WRONG_RUN = "wrong-run"
+    NOT_JOINED = "not-joined"
+    ORDER_CHANGED = "order-changed"
+    ORDER_PAST = "order-past"
+    TOO_MANY_ATTEMPTS = "too-many-attempts"
+    OVER_BUDGET = "over-budget"
+    NOT_PLANNED = "not-planned"
+    TOO_LITTLE_NOISE = "too-little-noise"
+    CLIP_TOO_LARGE = "clip-too-large"
+    TOO_MANY_STEPS = "too-many-steps"
+    TOO_MANY_ROUNDS = "too-many-rounds"
+    RATE_TOO_HIGH = "rate-too-high"
+    VARIANT_NOT_ALLOWED = "variant-not-allowed"
+    SYSTEM_NOT_ALLOWED = "system-not-allowed"
+    MODEL_NOT_ALLOWED = "model-not-allowed"
+    RAW_VALUES = "raw-values"
+    WITHOUT_NOISE = "without-noise"
+    NOT_TRUSTED = "not-trusted"
+    UNCOVERED = "uncovered"
+    NOT_SECURE = "not-secure"
+    OTHER_SCHEMA = "other-schema"
+    OTHER_UNIT = "other-unit"
+    SIZE_NOT_EXACT = "size-not-exact"
+    LEDGER = "ledger"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+
+
+SENTENCES: dict[Reason, str] = {
+    Reason.NOT_A_LETTER: "These bytes are no letter.",
+    Reason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
+    Reason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
+    Reason.BAD_HEAD: "The head of the letter is not written as letters are.",
+    Reason.BAD_ARRAYS: "The arrays of the letter are not those that it announces.",
+    Reason.NOT_FINITE: "An array of the letter holds numbers that are not finite.",
+    Reason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
+    Reason.UNKNOWN_PART: "The letter names a part that the node does not know.",
+    Reason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of range.",
+    Reason.WRONG_NODE: "The letter is for another node.",
+    Reason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
+    Reason.NOT_JOINED: "The node did not join this run.",
+    Reason.ORDER_CHANGED: "The same order came before with another content.",
+    Reason.ORDER_PAST: "The order is of a round that is over.",
+    Reason.TOO_MANY_ATTEMPTS: "The order was begun too often without an end.",
+    Reason.OVER_BUDGET: "The node's budget has no room for it.",
+    Reason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or so many.",
+    Reason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's policy allows.",
+    Reason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
+    Reason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
+    Reason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than the run said.",
+    Reason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy allows.",
+    Reason.VARIANT_NOT_ALLOWED: "The node's policy does not allow this variant.",
+    Reason.SYSTEM_NOT_ALLOWED: "The node's policy does not allow this system.",
+    Reason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not fit.",
+    Reason.RAW_VALUES: "The node's policy lets no raw values out.",
+    Reason.WITHOUT_NOISE: "The node's policy lets nothing out without noise.",
+    Reason.NOT_TRUSTED: "The node's policy does not leave the noise to the server.",
+    Reason.UNCOVERED: "The noise does not cover what one unit can change.",
+    Reason.NOT_SECURE: "The node's policy asks for secure noise.",
+    Reason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
+    Reason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
+    Reason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
+    Reason.LEDGER: "The node's ledger cannot be used now.",
+    Reason.DIVERGED: "Training left all bounds.",
+    Reason.FAILED: "The node failed; its own log says at what.",
+}
+
+
+class Bad(Exception):
+    """A letter, or what it says, that cannot be used. Nothing of it is in the reason."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason

@@ -1,0 +1,50 @@
+"""Every task that a system's coordinator gives: its surveys, and its first rounds."""
+
+from __future__ import annotations
+
+import torch
+
+import dpfl
+from dpfl.algorithms import Algorithm
+from dpfl.audit.audit import ready
+from dpfl.data import Federation
+from dpfl.models import FlatModel
+from dpfl.models.catalog import Buildable
+from dpfl.node.task import Order, Reply, Task
+from dpfl.planning.planner import with_planned_rate
+from dpfl.privacy import Keyed
+from dpfl.server.coordinator import Coordinator
+from dpfl.server.state import Federated, State
+
+BUDGET = dpfl.Budget(rounds=4)
+
+
+def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, secure: bool = False) -> list[Task]:
+    """By clients that answer surveys with ones; nothing is trained."""
+    given: list[Task] = []
+    flat = FlatModel(model.build(federation.shape, federation.task.outputs, 0), federation.task)
+    sizes, layout = federation.sizes, flat.layout
+    algorithm = ready(algorithm.fitted(layout).over(BUDGET.rounds, len(sizes)))
+    algorithm = with_planned_rate(algorithm, BUDGET, sizes, layout.trainable)
+    algorithm = algorithm.secured() if secure else algorithm
+
+    def answers(order: Order) -> list[Reply]:
+        given.extend(order.tasks)
+        return [_reply(task, federation) for task in order.tasks]
+
+    public = range(len(sizes), len(sizes) + len(federation.public))
+    accounts = {"none": 0, "round": 1}.get(algorithm.scale, len(sizes))
+    state = State(flat.read(), torch.zeros(layout.size), algorithm.samples, algorithm.clients, [10_000] * accounts)
+    federated = Federated("run", sizes, layout, public, None, None)
+    coordinator = Coordinator(algorithm, BUDGET, federated, state, Keyed(0), answers, lambda vector: 0.0)
+    for _ in range(2):
+        order = coordinator.next_order()
+        assert order is not None
+        given.extend(order.tasks)
+        coordinator.close_round(order.steps)
+    return given
+
+
+def _reply(task: Task, federation: Federation) -> Reply:
+    length = federation.classes if type(task.survey).__name__ == "Survey" else torch.Size(federation.shape).numel()
+    return Reply(task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()})

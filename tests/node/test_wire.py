@@ -1,0 +1,258 @@
+"""Tasks over a wire: every one that a system gives comes out as it went in; what no system would give is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpfl
+from dpfl.algorithms import ALGORITHMS, from_name
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.keys import canonical
+from dpfl.node import wire
+from dpfl.node.objectives import CrossEntropy
+from dpfl.node.optimisers import SGD
+from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.task import Local, Reply, Task
+from dpfl.privacy import Flat, Gaussian, Poisson, Release
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.noise import Planned
+from dpfl.privacy.release import Upload
+from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
+from tests.conftest import MODEL
+from tests.node.ordered import tasks_of
+
+TASK = Task(
+    3, 1, 5, Local(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
+    upload=Upload(clip=Flat(1.0), noise=Gaussian(2.0), moves=2.0, protects="client"), survey=Survey(3.0), slope=True,
+)  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    "hw-dpfl": {"batch_size": 32},
+    "nbafl": {"samples": 250, "clients": 4, "rounds": 4, "exposures": 4, "clip": 6.0},
+    "ali-dpfl": {"sampling_rate": 0.1, "noise_multiplier": 1.4, "mu": None},
+    "als-dpfl": {"sampling_rate": 0.1, "noise_multiplier": 1.4},
+    "dp-ftrl": {"noise_multiplier": 5.0},
+}
+COMBINED: dict[str, dict[str, Any]] = {
+    "als": {"steps": "als", "prox": 0.1, "noise_multiplier": 1.4},
+    "haar": {"clipping": "haar", "haar_weights": "orthonormal", "optimiser": "adam", "rate": 0.01},
+    "momentum": {"optimiser": "momentum", "rate": 0.01, "weights": "similarity"},
+    "adagrad": {"optimiser": "adagrad", "rate": 0.01},
+    "uploads": {"where": "uploads", "objective": "contrastive", "rate": 0.1},
+    "quantile": {"where": "round", "clipping": "quantile", "noise_multiplier": 0.5},
+    "perturbed": {"where": "round", "objective": "perturbed", "rate": 0.1},
+}
+FLOATING = {
+    "fedavg", "ce-fedavg", "fedprox", "moon", "scaffold", "dp-fedavg-wav", "dp-sgd-wav", "dp-ftrl", "adap-dp-fl", "haar",
+}  # fmt: skip
+"""Systems without noise, or whose noise has no secure form."""
+
+
+def again(words: Any) -> Any:
+    """As the other side has them."""
+    return json.loads(canonical(words))
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("name", [*ALGORITHMS, *COMBINED])
+def test_every_task_of_every_sound_system_comes_out_as_it_went_in(crowd: Federation, name: str, secure: bool) -> None:
+    options = COMBINED.get(name) or OPTIONS.get(name, {})
+    algorithm = from_name("custom" if name in COMBINED else name, **options)
+    if secure and name in FLOATING:
+        with pytest.raises(DpflError, match=r"privacy\.noise"):
+            tasks_of(algorithm, crowd, MODEL, secure)
+        return
+    given = tasks_of(algorithm, crowd, MODEL, secure)
+    assert {"0/train", "1/train"} <= {wire.order_of(task) for task in given}
+    for task in given:
+        found = wire.task_from_words(again(wire.task_to_words(task)))
+        assert found == task
+        assert repr(found) == repr(task), "the name of a release, and so its noise, comes from it"
+
+
+def test_surveys_are_among_them(crowd: Federation) -> None:
+    asked = {wire.order_of(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
+    assert "0/survey:Survey" in asked
+    centred = dpfl.data.tensors(torch.zeros(8, 3, 8, 8), torch.zeros(8), classes=2).split(
+        clients=2, how=dpfl.data.IID(), seed=0
+    )
+    asked = {wire.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
+    assert "0/survey:MeanSurvey" in asked
+
+
+FINITE = st.floats(1e-6, 1e6)
+SAMPLES = st.builds(
+    Release,
+    st.builds(Poisson, st.floats(1e-6, 1.0)),
+    st.builds(Flat, FINITE),
+    st.none() | st.builds(Gaussian, FINITE),
+    realised=st.booleans(),
+)
+TASKS = st.builds(
+    Task,
+    st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6),
+    st.builds(Local, st.builds(SGD, FINITE), st.integers(1, 10**6), st.floats(0, 10)),
+    SAMPLES, st.none() | SAMPLES, st.integers(0, 10**6), st.booleans(), st.none(),
+    st.none() | st.builds(Survey, st.none() | FINITE, st.booleans(), st.booleans()) | st.builds(MeanSurvey, FINITE),
+    st.booleans(),
+)  # fmt: skip
+
+
+@given(TASKS)
+def test_tasks_come_out_as_they_went_in(task: Task) -> None:
+    assert repr(wire.task_from_words(again(wire.task_to_words(task)))) == repr(task)
+
+
+@pytest.mark.parametrize(
+    "learning",
+    [
+        MultiClass(10),
+        MultiClass(2, (0.5, 2.0)),
+        Binary(),
+        MultiLabel(3),
+        Ordinal(4),
+        Regression("huber", 1.0, 2.0),
+        Counts(),
+        NextToken(9),
+    ],
+)
+def test_what_is_to_be_learned_comes_out_as_it_went_in(learning: Any) -> None:
+    assert repr(wire.learning_from_words(again(wire.learning_to_words(learning)))) == repr(learning)
+
+
+def places(words: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(words, dict):
+        for name, value in words.items():
+            yield (*path, name)
+            yield from places(value, (*path, name))
+
+
+def changed(path: tuple[Any, ...], value: Any) -> Any:
+    words = wire.task_to_words(TASK)
+    inner: Any = words
+    for name in path[:-1]:
+        inner = inner[name]
+    if value is DELETE:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return words
+
+
+DELETE = object()
+PLACES = list(places(wire.task_to_words(TASK)))
+ODD = st.sampled_from(
+    [DELETE, "os:system", [], {}, "1", b"", -1, -1.0, 1e31, 10**400, math.nan, math.inf, [1], {"part": "Task"}]
+)
+
+
+@given(st.sampled_from(PLACES), ODD)
+def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(path: tuple[Any, ...], odd: Any) -> None:
+    with pytest.raises(Bad) as bad:
+        wire.task_from_words(changed(path, odd))
+    assert bad.value.reason in (Reason.BAD_WORDS, Reason.UNKNOWN_PART)
+
+
+@given(st.sampled_from(PLACES))
+def test_a_truth_value_is_no_number_and_a_number_no_truth_value(path: tuple[Any, ...]) -> None:
+    before: Any = wire.task_to_words(TASK)
+    for name in path:
+        before = before[name]
+    if isinstance(before, dict | str):
+        return
+    with pytest.raises(Bad):
+        wire.task_from_words(changed(path, 1 if isinstance(before, bool) else True))
+
+
+@given(st.sampled_from([path for path in PLACES if path[-1] == "part"]))
+def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -> None:
+    with pytest.raises(Bad):
+        wire.task_from_words(changed((*path[:-1], "more"), 1))
+    for name in ("Popen", "Path", "Planned", "PlannedSGD", "Algorithm", "dpfl.node.optimisers:SGD", "__class__", "Task"):
+        if len(path) > 1 or name != "Task":
+            with pytest.raises(Bad, match="unknown-part"):
+                wire.task_from_words(changed(path, name))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+        max_leaves=6,
+    )
+)
+def test_any_other_words_are_refused(words: Any) -> None:
+    for read in (wire.task_from_words, wire.learning_from_words, lambda words: wire.reply_from_words(words, {})):
+        with pytest.raises(Bad):
+            read(words)
+
+
+def test_what_cannot_travel_is_not_written() -> None:
+    @dataclass(frozen=True)
+    class SGD(type(TASK.local.optimiser)):  # type: ignore[misc]
+        """Of the same name, and none of ours."""
+
+    for odd in (
+        replace(TASK, local=replace(TASK.local, optimiser=SGD(0.1))),
+        replace(TASK, samples=replace(TASK.samples, noise=Planned())),
+        replace(TASK, round=-1),
+        replace(TASK, steps=1.5),
+        replace(TASK, local=replace(TASK.local, objective=CrossEntropy)),
+    ):
+        with pytest.raises(Bad):
+            wire.task_to_words(odd)
+
+
+def test_numbers_of_numpy_are_written_as_any_others() -> None:
+    task = replace(TASK, local=Local(SGD(np.float64(0.25))))
+    assert wire.task_from_words(again(wire.task_to_words(task))) == task
+
+
+def test_replies_come_out_as_they_went_in() -> None:
+    update = torch.arange(5, dtype=torch.float32)
+    words, arrays = wire.reply_to_words(Reply(2, update, inside=False, raw={"slope": np.array(0.5)}))
+    found = wire.reply_from_words(again(words), arrays, size=5)
+    assert (found.client, found.inside, found.raw) == (2, False, {"slope": np.array(0.5)})
+    assert found.update is not None
+    assert torch.equal(found.update, update)
+    answer = wire.reply_from_words(*wire.reply_to_words(Reply(1, raw={"answer": np.ones(3)})))
+    assert answer.update is None
+    assert answer.raw is not None
+    assert answer.raw["answer"].tolist() == [1, 1, 1]
+    for empty in (Reply(1), Reply(1, refused="no"), Reply(1, failed="no")):
+        with pytest.raises(Bad):
+            wire.reply_to_words(empty)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {},
+        {"update": np.ones(5)},
+        {"update": np.ones((5, 1), np.float32)},
+        {"update": np.ones(4, np.float32)},
+        {"update": np.ones(5, np.float32), "raw_more": np.ones(1)},
+        {"update": np.ones(5, np.float32), "slope": np.ones(1)},
+        {"update": np.ones(5, np.float32), "raw_gradient": np.ones(6)},
+        {"raw_answer": np.ones((2, 2))},
+    ],
+)
+def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> None:
+    with pytest.raises(Bad):
+        wire.reply_from_words({"client": 0, "inside": True}, arrays, size=5)
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert set(SENTENCES) == set(Reason)
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in wire.REASONS.values())
