@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.label import Label
-from dpfl.data.schema import ABSENT, Categorical, Column, Numeric, Schema
+from dpfl.data.schema import ABSENT, Categorical, Column, Numeric, Paid, Schema
 from dpfl.data.table_files import Text
 from dpfl.data.words import ROLES, TABLE_WORDS
 from dpfl.errors import DpflError
@@ -63,7 +63,10 @@ def declare(words: Mapping[str, Any]) -> Declared:
         parse_label(words["label"], words.get("task"), words.get("classes")),
         **roles,
         absent=_texts("data.absent", words.get("absent", ABSENT)),
+        paid=_of(Paid, "data.paid", words.get("paid", {})),
     )
+    if "paid" in words and not schema.features.paid:
+        raise DpflError("data.paid says what scales may cost, but no column has scale = 'paid': set one, or leave it out.")
     sites = _texts("data.sites", words.get("sites", ()))
     if sites and not schema.site:
         raise DpflError("data.sites names sites, but data.site no column that says which row is whose: set it.")

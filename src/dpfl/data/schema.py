@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
-from dpfl.data.checks import is_number
+from dpfl.data.checks import is_number, require_whole
 from dpfl.data.label import Label, Level, check_levels
 from dpfl.errors import DpflError
 
@@ -19,12 +21,18 @@ ABSENT = ("", "NA", "NaN", "nan", "NULL", "null")
 """Cells of a text file that hold no value, unless the table declares others."""
 
 REFUSE, DROP, INDICATE, OTHER, MISSING = "refuse", "drop", "indicate", "other", "missing"
+PAID, QUARTILES = "paid", "paid quartiles"
+"""Scales that clients are asked for before training, with noise that their ledgers pay for."""
+BINS, MOST_BINS = 20, 1000
 
 
 @dataclass(frozen=True)
 class Numeric:
     """A number between declared bounds, beyond which it is clamped, then (if `log`) log(1 + x - low), then (x - mean) / scale;
     without mean and scale, so that the bounds become -1 and 1.
+
+    A scale that is "paid" is found before training: the mean and the deviation of the column at all clients, or, as "paid
+    quartiles", its median and the distance of its quartiles, off a histogram of so many `bins` between the bounds.
 
     A missing value is refused, drops its row, is filled in by a declared number, or is the middle of the bounds and indicated
     by one more feature.
@@ -35,23 +43,42 @@ class Numeric:
     high: float
     log: bool = False
     mean: float | None = None
-    scale: float | None = None
+    scale: float | str | None = None
     missing: str | float = REFUSE
+    bins: int | None = None
 
     def __post_init__(self) -> None:
         where = f"data.columns.{self.name}"
         if not is_number(self.low) or not is_number(self.high) or self.low >= self.high:
             raise DpflError(f"{where} has low = {self.low!r} and high = {self.high!r}: give two numbers, the lower one first.")
-        if (self.mean is None) != (self.scale is None):
-            raise DpflError(f"{where} has one of mean and scale: give both, or none to map the bounds to -1 and 1.")
-        if self.scale is not None and (not is_number(self.mean) or not is_number(self.scale) or self.scale <= 0):
-            raise DpflError(f"{where} has mean = {self.mean!r} and scale = {self.scale!r}: give a number, and one above 0.")
+        self._check_scale(where)
         if not isinstance(self.log, bool):
             raise DpflError(f"{where}.log is {self.log!r}: give true or false.")
         if self.missing not in (REFUSE, DROP, INDICATE) and not is_number(self.missing):
             raise DpflError(
                 f"{where}.missing is {self.missing!r}: give 'refuse', 'drop', 'indicate' or the number to put there."
             )
+
+    def _check_scale(self, where: str) -> None:
+        if self.scale in (PAID, QUARTILES):
+            if self.mean is not None:
+                raise DpflError(f"{where} has a mean, but its scale is {self.scale!r}, which finds both: leave the mean out.")
+        elif isinstance(self.scale, str):
+            raise DpflError(f"{where}.scale is {self.scale!r}: give a number above 0, {PAID!r} or {QUARTILES!r}.")
+        elif (self.mean is None) != (self.scale is None):
+            raise DpflError(f"{where} has one of mean and scale: give both, or none to map the bounds to -1 and 1.")
+        elif self.scale is not None and (not is_number(self.mean) or not is_number(self.scale) or self.scale <= 0):
+            raise DpflError(f"{where} has mean = {self.mean!r} and scale = {self.scale!r}: give a number, and one above 0.")
+        if self.bins is not None:
+            if self.scale != QUARTILES:
+                raise DpflError(f"{where} has bins, which are those of scale = {QUARTILES!r}: set it, or leave bins out.")
+            require_whole(self.bins, f"{where}.bins", least=4)
+            if self.bins > MOST_BINS:
+                raise DpflError(f"{where}.bins is {self.bins}: give {MOST_BINS} at most, each of which has noise.")
+
+    @property
+    def paid(self) -> bool:
+        return self.scale in (PAID, QUARTILES)
 
     @property
     def width(self) -> int:
@@ -64,7 +91,8 @@ class Numeric:
 
     @property
     def centre_and_scale(self) -> tuple[float, float]:
-        if self.mean is not None and self.scale is not None:
+        """Of the values before training; those of a paid scale come on top, in the model's front."""
+        if self.mean is not None and self.scale is not None and not isinstance(self.scale, str):
             return self.mean, self.scale
         low, high = (0.0, math.log1p(self.high - self.low)) if self.log else (self.low, self.high)
         return (low + high) / 2, (high - low) / 2
@@ -107,6 +135,23 @@ Column = Numeric | Categorical
 
 
 @dataclass(frozen=True)
+class Paid:
+    """What the scales that are paid for may cost, all together: noise of so many times their sensitivity, or a share of
+    epsilon, as if nothing else were released."""
+
+    noise: float | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.noise is not None and self.share is not None:
+            raise DpflError("data.paid is { noise = 20 } or { share = 0.1 }: give one of noise and share.")
+        if self.noise is not None and (not is_number(self.noise) or self.noise <= 0):
+            raise DpflError(f"data.paid.noise is {self.noise!r}: give a noise multiplier above 0, such as 20.")
+        if self.share is not None and (not is_number(self.share) or not 0 < self.share < 1):
+            raise DpflError(f"data.paid.share is {self.share!r}: give a share of epsilon between 0 and 1.")
+
+
+@dataclass(frozen=True)
 class Schema:
     """The columns that are features, the label, and the columns that say whose a row is: site, person and time."""
 
@@ -116,6 +161,7 @@ class Schema:
     person: str | None = None
     time: str | None = None
     absent: tuple[str, ...] = ABSENT
+    paid: Paid = Paid()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -143,8 +189,26 @@ class Schema:
     @property
     def features(self) -> Features:
         return Features(
-            sum(column.width for column in self.numeric), tuple(len(column.all_levels) for column in self.categorical)
+            sum(column.width for column in self.numeric),
+            tuple(len(column.all_levels) for column in self.categorical),
+            any(column.paid for column in self.numeric),
         )
+
+    @property
+    def places(self) -> Iterator[tuple[int, Numeric]]:
+        """Where the value of each numeric column lies in a row."""
+        starts = accumulate((column.width for column in self.numeric), initial=0)
+        return zip(starts, self.numeric, strict=False)
+
+    def scaled(self, means: Sequence[float], scales: Sequence[float]) -> Schema:
+        """With the scales that were paid for, given for every number of a row in units of what it is without them."""
+        found = {}
+        for place, column in self.places:
+            if column.paid:
+                centre, unit = column.centre_and_scale
+                mean, scale = centre + unit * means[place], unit * scales[place]
+                found[column.name] = replace(column, mean=mean, scale=scale, bins=None)
+        return replace(self, columns=tuple(found.get(column.name, column) for column in self.columns))
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -177,6 +241,8 @@ class Features:
 
     numbers: int
     levels: tuple[int, ...]
+    paid: bool = False
+    """Whether some numbers have a scale that is found, and paid for, before training."""
 
     @property
     def stored(self) -> int:

@@ -4,7 +4,7 @@ TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 ROLES = ("site", "person", "time")
 TABLE_WORDS = (
     "label", *ROLES, "task", "classes", "class_weights", "test", "columns", "sites", "absent", "delimiter", "decimal",
-    "encoding",
+    "encoding", "paid",
 )  # fmt: skip
 """The keys of [data] that declare a table."""
 LEAF_WORDS = ("shape", "classes")

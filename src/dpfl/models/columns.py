@@ -32,6 +32,28 @@ class Features(Protocol):
     @property
     def levels(self) -> tuple[int, ...]: ...
 
+    @property
+    def paid(self) -> bool: ...
+
+
+class Scaled(nn.Module):
+    """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was paid for, and not trained."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.numbers = numbers
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.register_buffer("running_mean", torch.zeros(numbers))
+        self.register_buffer("running_var", torch.ones(numbers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = (x[:, : self.numbers] - self.running_mean) / self.running_var.sqrt()
+        return torch.cat([scaled, x[:, self.numbers :]], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"{self.numbers}"
+
 
 class OneHot(nn.Module):
     """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row of 0 and a 1."""
@@ -59,6 +81,7 @@ class OnColumns:
     model: Described
     numbers: int
     levels: tuple[int, ...]
+    paid: bool = False
 
     @property
     def name(self) -> str:
@@ -70,11 +93,12 @@ class OnColumns:
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
         module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
-        if getattr(module, "takes_codes", False):
-            return module
-        return nn.Sequential(OrderedDict(columns=OneHot(self.numbers, self.levels), model=module))
+        front: dict[str, nn.Module] = {"paid": Scaled(self.numbers)} if self.paid else {}
+        if not getattr(module, "takes_codes", False):
+            front["columns"] = OneHot(self.numbers, self.levels)
+        return nn.Sequential(OrderedDict(**front, model=module)) if front else module
 
 
 def on_columns(model: Described, features: Features | None) -> Described:
     """The model as it is for samples of another kind than rows of a table."""
-    return model if features is None else OnColumns(model, features.numbers, features.levels)
+    return model if features is None else OnColumns(model, features.numbers, features.levels, features.paid)

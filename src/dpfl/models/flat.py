@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _RUNNING_STATISTICS = ("running_mean", "running_var")
 CENTRE = "centre.running_mean"
 """The entry that a model subtracts from its samples, where it has one."""
+PAID = ("paid.running_mean", "paid.running_var")
+"""The entries by which a model on a table scales its numbers, where it does."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Layout:
     @property
     def centre(self) -> slice | None:
         return self.span(self.names.index(CENTRE)) if CENTRE in self.names else None
+
+    @property
+    def paid(self) -> tuple[slice, slice] | None:
+        """Of means and variances."""
+        mean, variance = (self.span(self.names.index(name)) if name in self.names else None for name in PAID)
+        return (mean, variance) if mean and variance else None
 
     def span(self, entry: int) -> slice:
         end = self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.size

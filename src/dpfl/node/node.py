@@ -25,10 +25,9 @@ from dpfl.node.task import Reply, Task, cost
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event
-from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
+from dpfl.privacy.surveys import AnySurvey
 
 OPEN_LEDGERS = 256
 DIGESTED = 256
@@ -156,7 +155,7 @@ class Node:
         update = torch.sub(self.model.vector, vector, out=self._room)
         return (update, True) if clip.bounds == "nothing" else clip_vector(update, clip, layout.names, ends, out=update)
 
-    def _answer(self, task: Task, survey: Survey | MeanSurvey, randomness: Randomness) -> np.ndarray:
+    def _answer(self, task: Task, survey: AnySurvey, randomness: Randomness) -> np.ndarray:
         data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
         asked = Questioned(data, self.site.task.classes, self.site.declared[task.client])
         return survey.ask(asked, _keyed(randomness, task, "survey"))

@@ -14,9 +14,8 @@ from dpfl.node.objectives import CrossEntropy, Objective
 from dpfl.node.optimisers import Optimiser
 from dpfl.privacy import Release
 from dpfl.privacy.events import Event, gaussian
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.release import Upload
+from dpfl.privacy.surveys import AnySurvey
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +61,7 @@ class Task:
     horizon: int = 0
     raw: bool = False
     upload: Upload | None = None
-    survey: Survey | MeanSurvey | None = None
+    survey: AnySurvey | None = None
     slope: bool = False
 
     @property

@@ -51,13 +51,7 @@ class MeanSurvey:
         total = torch.zeros(features, dtype=torch.float64)
         for rows in blocks:
             total += scaled_down(rows, bound).double().sum(0)
-        return (self._noisy(total, self.multiplier * bound, rng) / size).float().numpy()
-
-    def _noisy(self, total: Tensor, deviation: float, rng: np.random.Generator) -> Tensor:
-        """On a grid the noise is larger by what rounding the sum can move it (`secure_sum`)."""
-        if self.secure:
-            return secure_sum(total, deviation, self.multiplier, rng)
-        return total + gaussian_vector(len(total), deviation, rng)
+        return (noisy_total(total, bound, self.multiplier, self.secure, rng) / size).float().numpy()
 
     def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
         """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is.
@@ -68,6 +62,13 @@ class MeanSurvey:
         mean = torch.stack([answer * (declared[client] / known) for client, answer in answers.items()]).sum(0)
         noise = len(mean) * (self.multiplier / known) ** 2 * len(mean) * len(answers)
         return mean * max(0.0, 1.0 - noise / max(float(mean.square().sum()), 1e-30))
+
+
+def noisy_total(total: Tensor, bound: float, multiplier: float, secure: bool, rng: np.random.Generator) -> Tensor:
+    """With noise for one term, of a norm within the bound; on a grid it is larger by what rounding the sum can move it."""
+    if secure:
+        return secure_sum(total, multiplier * bound, multiplier, rng)
+    return total + gaussian_vector(len(total), multiplier * bound, rng)
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:

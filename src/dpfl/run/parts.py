@@ -12,6 +12,7 @@ from dpfl.errors import DpflError
 from dpfl.node import objectives, optimisers, task
 from dpfl.privacy import (
     clip,
+    columns,
     haar_release,
     histogram,
     matrix,
@@ -28,7 +29,7 @@ from dpfl.server import adaptive_steps, algorithm, kept, steps, update, weights
 from dpfl.server import schedules as server_schedules
 
 ROOMS: tuple[ModuleType, ...] = (
-    clip, haar_release, histogram, matrix, matrix_release, mean, noise, published, release, sampling, schedules, secure_noise,
+    clip, columns, haar_release, histogram, matrix, matrix_release, mean, noise, published, release, sampling, schedules, secure_noise,
     adaptive_steps, algorithm, kept, server_schedules, steps, update, weights, objectives, optimisers, task,
 )  # fmt: skip
 """Where the parts of an algorithm are."""

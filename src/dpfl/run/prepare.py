@@ -27,7 +27,7 @@ from dpfl.models.flat import CENTRE, evaluating
 from dpfl.node.node import Site
 from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.own import refuse_unreachable
-from dpfl.planning.planner import with_planned_noise, with_planned_rate
+from dpfl.planning.planner import with_paid_scales, with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
@@ -86,6 +86,7 @@ def prepare(
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
     model = on_columns(model, federation.train.features)
+    algorithm = with_paid_scales(algorithm, federation.train.schema, budget, accountant)
     source, federation, asked = federation, with_features(model, federation), algorithm
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))

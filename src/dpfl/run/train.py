@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from dpfl import algorithms, models
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
+from dpfl.data.schema import Schema
 from dpfl.engines import one_thread
-from dpfl.models import Buildable, FlatModel
+from dpfl.models import Buildable, FlatModel, Layout
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.folder import Row, figure, vector_sha256
 from dpfl.run.prepare import Job, prepare
@@ -160,10 +161,18 @@ def finish(job: Job) -> Result:
         **vars(measured),
         warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
     )
-    folder.save_model(state.model, model.layout, job.schema)
+    folder.save_model(state.model, model.layout, job.schema and scaled(job.schema, state.model, model.layout))
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
     return result
+
+
+def scaled(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
+    """The schema with the scales that were paid for, which the model's front applies: a raw row needs nothing else."""
+    if layout.paid is None:
+        return schema
+    means, variances = (vector[span] for span in layout.paid)
+    return schema.scaled(means.tolist(), variances.sqrt().tolist())
 
 
 def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:

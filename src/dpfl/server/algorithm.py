@@ -10,6 +10,7 @@ from dpfl.models import Layout
 from dpfl.node.policy import Policy
 from dpfl.node.task import Local
 from dpfl.privacy import Release, accountant
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.noise import Gaussian
@@ -43,7 +44,7 @@ class Algorithm:
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
     those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
-    once, for models that subtract it. Parts that cannot be together are refused (`server/rules.py`).
+    once, for models that subtract it, `columns` for the scales of a table. Parts that cannot be together are refused (`server/rules.py`).
     """
 
     name: str
@@ -60,6 +61,7 @@ class Algorithm:
     controls: bool = False
     schedule: Schedule | None = None
     centre: MeanSurvey | None = None
+    columns: ColumnSurvey | None = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -121,15 +123,16 @@ class Algorithm:
             raise DpflError("Noise that follows what was released has no secure form; set privacy.noise = 'plain'.")
         if field is None or self.release is None:
             raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
-        asked = {"weights": self.weights.secured(), "centre": self.centre and self.centre.secured()}
+        surveys = {"centre": self.centre, "columns": self.columns}
+        asked = {name: survey and survey.secured() for name, survey in surveys.items()} | {"weights": self.weights.secured()}
         return replace(self, **asked, **{field: self.release.secured()})  # type: ignore[arg-type]
 
     def fitted(self, layout: Layout) -> Algorithm:
         """For a model: releases of Haar coefficients have to know where its parameters end, and not every model is centred."""
         ends = (*layout.offsets[1:], layout.size)
         samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
-        centre = self.centre if layout.centre else None
-        return replace(self, samples=samples, clients=self.clients.fitted(ends), centre=centre)
+        centre, columns = self.centre if layout.centre else None, self.columns if layout.paid else None
+        return replace(self, samples=samples, clients=self.clients.fitted(ends), centre=centre, columns=columns)
 
     def over(self, rounds: int | None, population: int) -> Algorithm:
         """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
@@ -165,7 +168,7 @@ class Algorithm:
     @property
     def before(self) -> Spent:
         """What is released once, before the first round."""
-        asked = [survey for survey in (self.weights.survey, self.centre) if survey and not survey.trusted]
+        asked = [survey for survey in (self.weights.survey, self.centre, self.columns) if survey and not survey.trusted]
         spent: Spent = {}
         for survey in asked:
             spent = add(spent, survey.event, 1)

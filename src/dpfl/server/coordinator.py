@@ -17,9 +17,8 @@ from dpfl.node.task import Order, Reply, Task
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.clip import adapted
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.randomness import scoped
+from dpfl.privacy.surveys import AnySurvey
 from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.kept import Kept
@@ -60,6 +59,7 @@ class Coordinator:
             return None
         self._find_weights()
         self._find_centre()
+        self._find_scales()
         if self.stopped_by:
             return None
         self._find_public_clip()
@@ -74,7 +74,7 @@ class Coordinator:
         self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
 
-    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: Survey | MeanSurvey | None = None) -> Order:
+    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: AnySurvey | None = None) -> Order:
         state = self.state
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
@@ -192,7 +192,20 @@ class Coordinator:
             self.state.vector = self.state.vector.clone()
             self.state.vector[span] = asked.combined(answers, declared)
 
-    def _answers(self, survey: Survey | MeanSurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
+    def _find_scales(self) -> None:
+        """Before the first round: the scales of a table's columns, by a release that clients pay for, into the model's front."""
+        asked, spans, declared = self.algorithm.columns, self.federated.layout.paid, self.federated.declared
+        if asked is None or spans is None or self.state.round > 0 or self.stopped_by:
+            return
+        own = self.algorithm.own_accounts
+        said = self._answers(asked, [client for client in range(len(declared)) if not own or self._left(client) > 0])
+        if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
+            self.state.vector = self.state.vector.clone()
+            means, variances = (self.state.vector[span] for span in spans)
+            for place, (mean, variance) in asked.combined(answers, declared).items():
+                means[place], variances[place] = mean, variance
+
+    def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
         """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
         if not self._send(len(clients)):
             return {}

@@ -43,7 +43,7 @@ def _unbounded(a: Algorithm) -> bool:
 
 def _asked_of_samples(a: Algorithm) -> bool:
     survey = a.weights.survey
-    return bool(a.centre or (survey and not survey.trusted))
+    return bool(a.centre or a.columns or (survey and not survey.trusted))
 
 
 def _shown_exactly(a: Algorithm) -> bool:
@@ -123,6 +123,10 @@ SURVEYS: tuple[Rule, ...] = (
     (
         lambda a: a.centre and a.scale != "step",
         "The mean of the samples has noise for one sample; ask for it where steps have that noise, too.",
+    ),
+    (
+        lambda a: a.columns and a.scale not in ("step", "none"),
+        "Scales that are paid for have noise for one sample; ask for them where steps have that noise, too, or declare them.",
     ),
     (
         lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,

@@ -1,0 +1,111 @@
+"""The scales of a table's columns as one release: means, second moments and histograms, with noise that is paid for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpfl.lazy import torch
+from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.histogram import Asked
+from dpfl.privacy.mean import noisy_total, scaled_down
+from dpfl.privacy.noise import check_multiplier
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+LEAST = 1e-5
+"""No variance is below this, in units of half the distance of the bounds."""
+NORMAL = 1.349
+"""The distance of the quartiles of a normal distribution, in its deviations."""
+
+
+@dataclass(frozen=True)
+class ColumnSurvey:
+    """The question for the mean over samples of all that the scales need; the noise protects one sample, added or removed.
+
+    A column lies between -1 and 1, by declared bounds. One whose moments are asked for (`places`) counts with v and 2 v^2 - 1,
+    both between -1 and 1; one whose quartiles are (`binned`, with so many bins) with a 1 in its bin. So a sample's vector over
+    all k and h of them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times that deviation.
+    """
+
+    multiplier: float
+    places: tuple[int, ...] = ()
+    binned: tuple[tuple[int, int], ...] = ()
+    secure: bool = False
+    trusted = exact = False
+
+    def __post_init__(self) -> None:
+        check_multiplier(self.multiplier, " of the paid scales")
+
+    def secured(self) -> ColumnSurvey:
+        return replace(self, secure=True)
+
+    @property
+    def event(self) -> Event:
+        return gaussian(self.multiplier)
+
+    @property
+    def bound(self) -> float:
+        return math.sqrt(2 * len(self.places) + len(self.binned))
+
+    @property
+    def width(self) -> int:
+        return 2 * len(self.places) + sum(bins for _, bins in self.binned)
+
+    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+        return self.answer(data.blocks, data.declared, rng)
+
+    def answer(self, blocks: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
+        """From the client's rows, some at a time."""
+        total = torch.zeros(self.width, dtype=torch.float64)
+        for rows in blocks:
+            total += self.bounded(rows).double().sum(0)
+        return (noisy_total(total, self.bound, self.multiplier, self.secure, rng) / size).float().numpy()
+
+    def bounded(self, rows: Tensor) -> Tensor:
+        """What each row counts with."""
+        values = rows[:, list(self.places)].clamp(-1.0, 1.0)
+        parts = [values, 2 * values.square() - 1]
+        for place, bins in self.binned:
+            code = ((rows[:, place].nan_to_num(0.0).clamp(-1.0, 1.0) + 1) * (bins / 2)).long().clamp(max=bins - 1)
+            parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
+        return scaled_down(torch.cat(parts, dim=1), self.bound)
+
+    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> dict[int, tuple[float, float]]:
+        """Mean and variance at each place, from all who answered: post-processing, and so free."""
+        known = sum(declared[client] for client in answers)
+        mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
+        noise = self.multiplier * self.bound * math.sqrt(len(answers)) / known
+        count = len(self.places)
+        moments = zip(self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True)
+        found = {place: standard(first, second, noise) for place, first, second in moments}
+        for (place, bins), shares in zip(self.binned, mean[2 * count :].split([b for _, b in self.binned]), strict=True):
+            found[place] = by_quartiles(shares.numpy().reshape(bins))
+        return found
+
+
+def standard(first: float, second: float, noise: float) -> tuple[float, float]:
+    """Mean and variance from the noisy means of v and 2 v^2 - 1.
+
+    The noise is in m^2, too, on average by its variance, which is taken off. A variance that is not above its own deviation is
+    not known, and that deviation stands for it: a column is never blown up by noise.
+    """
+    mean = min(max(first, -1.0), 1.0)
+    variance = (second + 1) / 2 - (mean**2 - noise**2)
+    unsure = noise * math.hypot(0.5, 2 * mean)
+    return mean, min(max(variance, unsure, LEAST), 1.0)
+
+
+def by_quartiles(shares: np.ndarray) -> tuple[float, float]:
+    """The median, and the variance of the normal distribution with these quartiles, which are at least a bin apart."""
+    held = np.maximum(shares, 0.0)
+    if not held.sum() > 0:
+        return 0.0, 1.0
+    ends, edges = np.concatenate([[0.0], np.cumsum(held) / held.sum()]), np.linspace(-1.0, 1.0, len(held) + 1)
+    low, median, high = np.interp((0.25, 0.5, 0.75), ends, edges)
+    return float(median), max((max(high - low, 2 / len(held)) / NORMAL) ** 2, LEAST)

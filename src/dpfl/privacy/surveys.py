@@ -1,0 +1,11 @@
+"""What clients can be asked beside their updates."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from dpfl.privacy.columns import ColumnSurvey
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+
+AnySurvey: TypeAlias = Survey | MeanSurvey | ColumnSurvey
