@@ -6,8 +6,10 @@ from dpfl.algorithms import ali_dpfl
 from dpfl.audit.bounds import epsilon_of
 from dpfl.audit.surveys import one_answer, one_slope
 from dpfl.privacy import Keyed, accountant
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.surveys import AnySurvey
 
 
 def test_a_noisy_histogram_stays_below_its_proof_and_shows_when_noise_is_small() -> None:
@@ -21,8 +23,8 @@ def test_a_noisy_mean_stays_below_its_proof_and_shows_when_noise_is_small() -> N
     assert one_answer(MeanSurvey(0.3), 1e-5, 600, 0.95, Keyed(0)).epsilon > 3
 
 
-@pytest.mark.parametrize("survey", [Survey(10.0), MeanSurvey(20.0)])
-def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: Survey | MeanSurvey) -> None:
+@pytest.mark.parametrize("survey", [Survey(10.0), MeanSurvey(20.0), ColumnSurvey(20.0, 3, (0, 2), ((1, 8),))])
+def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: AnySurvey) -> None:
     proven = epsilon_of(1 / (survey.multiplier or 1.0), 1e-5)
     measured = one_answer(survey, 1e-5, 600, 0.95, Keyed(0))
     assert 0.9 * proven < measured.epsilon <= proven

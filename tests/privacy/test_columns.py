@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy.columns import LEAST, ColumnSurvey, by_quartiles, standard
 from dpfl.privacy.events import gaussian
 
-SURVEY = ColumnSurvey(1e-9, (0, 2), ((1, 5),))
+SURVEY = ColumnSurvey(1e-9, 4, (0, 2), ((1, 5),))
 
 
 def answer(rows: torch.Tensor, survey: ColumnSurvey, seed: int = 0, size: int = 50) -> np.ndarray:
@@ -53,8 +53,10 @@ def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     survey = replace(SURVEY, binned=((1, 40),))
     answers = {0: answer(rows[:1000], survey, size=1000), 2: answer(rows[1000:], survey, size=3000)}
     found = survey.combined({client: torch.from_numpy(said) for client, said in answers.items()}, (1000, 7, 3000))
+    found = found.view(2, 4).T.tolist()
+    assert found[3] == [0.0, 1.0]
     for place in (0, 2):
-        assert found[place] == pytest.approx((rows[:, place].mean().item(), rows[:, place].var().item()), abs=1e-3)
+        assert tuple(found[place]) == pytest.approx((rows[:, place].mean().item(), rows[:, place].var().item()), abs=1e-3)
     low, median, high = rows[:, 1].quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
     assert found[1][0] == pytest.approx(median, abs=0.03)
     assert math.sqrt(found[1][1]) == pytest.approx((high - low) / 1.349, abs=0.03)
@@ -86,4 +88,4 @@ def test_quartiles_in_one_bin_are_a_bin_apart():
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
 def test_scales_without_noise_are_refused(multiplier):
     with pytest.raises(DpflError, match="noise multiplier of the paid scales"):
-        ColumnSurvey(multiplier, (0,))
+        ColumnSurvey(multiplier, 1, (0,))

@@ -1,8 +1,6 @@
 """Scales of columns that are paid for: asked once, before the first round, and part of the model that is saved."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from dpfl.privacy.accountant import accountant
 from dpfl.privacy.events import gaussian
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
-from tests.conftest import StopsAfter, ledger_of
+from tests.conftest import StopsAfter, example, ledger_of
 from tests.run.test_tables import content, write
 
 COLUMNS = {
@@ -57,15 +55,12 @@ def test_the_scales_are_those_of_the_column_and_are_counted_within_epsilon(tmp_p
     assert "Gaussian noise, multiplier 2" in result.privacy.releases
 
 
-def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(tmp_path: Path) -> None:
+def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {**COLUMNS, "age": {"low": 0, "high": 200, "log": True, "scale": "paid quartiles", "bins": 8}}
     said = told(tmp_path, columns)
     result, table = run(tmp_path, said), tmp_path / "stays.csv"
-    file = Path(__file__).parents[2] / "examples" / "predict_without_dpfl.py"
-    command = [sys.executable, "-I", str(file), str(result.folder / "model.safetensors"), str(table)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    theirs = [[float(chance) for chance in line.split()] for line in done.stdout.splitlines()]
+    example("predict_without_dpfl").main(str(result.folder / "model.safetensors"), str(table))
+    theirs = [[float(chance) for chance in line.split()] for line in capsys.readouterr().out.splitlines()]
     ours = dpfl.data.table(table, **{word: value for word, value in said["data"].items() if word not in ("name", "test")})
     with torch.no_grad():
         np.testing.assert_allclose(theirs, result.module(ours.train.x).sigmoid(), atol=1e-4)

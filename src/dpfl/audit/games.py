@@ -98,7 +98,8 @@ def play_one_release(setting: Setting) -> Finding:
 
 def play_survey(setting: Setting) -> Finding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
-    asked = [survey for survey in (setting.algorithm.centre, setting.algorithm.weights.survey) if survey and survey.multiplier]
+    surveys = (setting.algorithm.centre, setting.algorithm.columns, setting.algorithm.weights.survey)
+    asked = [survey for survey in surveys if survey and survey.multiplier]
     if not asked:
         return "clients are asked for nothing, with noise, before the first round"
     each = 1 - (1 - setting.confidence) / len(asked)

@@ -71,6 +71,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
         server=ServerUpdate(),
         controls=False,
         centre=None,
+        columns=None,
         variant="sound",
         leaks=(),
     )

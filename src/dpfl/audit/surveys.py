@@ -24,8 +24,10 @@ from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Task
 from dpfl.privacy import All, Keyed, Randomness, Release
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.surveys import AnySurvey
 
 GUESSES = 300
 """For a bound that assumes nothing of the noise; it shows whether there is any."""
@@ -62,9 +64,9 @@ class Question:
         return self.read(dict(raw))
 
 
-def one_answer(survey: Survey | MeanSurvey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+def one_answer(survey: AnySurvey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
     """Of one answer before the first round; the better of two bounds, which hold together."""
-    question = _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
+    question = _question(survey)
     silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(question, silent, trials, each, randomness, lambda mu: SampledGaussian(mu, 1.0).epsilon(delta))
@@ -98,6 +100,20 @@ def _normal(
     return Measured(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
 
 
+def _question(survey: AnySurvey) -> Question:
+    if isinstance(survey, ColumnSurvey):
+        return _columns(survey)
+    return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
+
+
+def _columns(survey: ColumnSurvey) -> Question:
+    """The canary is at the upper bound of every column; an adversary looks along its vector."""
+    x = torch.zeros(FEW + 1, survey.numbers)
+    x[0] = 1.0
+    canary = survey.bounded(x[:1])[0].double().numpy() / survey.bound
+    return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"] @ canary))
+
+
 def _histogram(survey: Survey) -> Question:
     y = torch.cat([torch.zeros(FEW + 1, dtype=torch.int64), torch.ones(MANY, dtype=torch.int64)])
     return _survey(survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"]))
@@ -114,9 +130,7 @@ def _mean(survey: MeanSurvey) -> Question:
     return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum()))
 
 
-def _survey(
-    survey: Survey | MeanSurvey, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]
-) -> Question:
+def _survey(survey: AnySurvey, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]) -> Question:
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
     ground = Ground(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)

@@ -39,10 +39,10 @@ class Layout:
         return self.span(self.names.index(CENTRE)) if CENTRE in self.names else None
 
     @property
-    def paid(self) -> tuple[slice, slice] | None:
-        """Of means and variances."""
-        mean, variance = (self.span(self.names.index(name)) if name in self.names else None for name in PAID)
-        return (mean, variance) if mean and variance else None
+    def paid(self) -> slice | None:
+        """The means, then the variances."""
+        spans = [self.span(self.names.index(name)) for name in PAID if name in self.names]
+        return slice(spans[0].start, spans[1].stop) if len(spans) == 2 else None
 
     def span(self, entry: int) -> slice:
         end = self.offsets[entry + 1] if entry + 1 < len(self.offsets) else self.size

@@ -74,7 +74,7 @@ def with_paid_scales(algorithm: Algorithm, schema: Schema | None, budget: Budget
     noise, share = schema.paid.noise, schema.paid.share
     if share is not None:
         noise = noise_of_share(share, budget, by, "data.paid")
-    return replace(algorithm, columns=ColumnSurvey(USUAL_NOISE if noise is None else float(noise), places, binned))
+    return replace(algorithm, columns=ColumnSurvey(float(noise or USUAL_NOISE), schema.features.numbers, places, binned))
 
 
 def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> float:

@@ -28,12 +28,14 @@ NORMAL = 1.349
 class ColumnSurvey:
     """The question for the mean over samples of all that the scales need; the noise protects one sample, added or removed.
 
-    A column lies between -1 and 1, by declared bounds. One whose moments are asked for (`places`) counts with v and 2 v^2 - 1,
-    both between -1 and 1; one whose quartiles are (`binned`, with so many bins) with a 1 in its bin. So a sample's vector over
-    all k and h of them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times that deviation.
+    A row begins with so many `numbers`, each between -1 and 1 by declared bounds. One whose moments are asked for (`places`)
+    counts with v and 2 v^2 - 1, both between -1 and 1; one whose quartiles are (`binned`, with so many bins) with a 1 in its
+    bin. So a sample's vector over all k and h of them has a norm of sqrt(2 k + h) at most, and the noise `multiplier` times
+    that deviation.
     """
 
     multiplier: float
+    numbers: int
     places: tuple[int, ...] = ()
     binned: tuple[tuple[int, int], ...] = ()
     secure: bool = False
@@ -76,17 +78,19 @@ class ColumnSurvey:
             parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
         return scaled_down(torch.cat(parts, dim=1), self.bound)
 
-    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> dict[int, tuple[float, float]]:
-        """Mean and variance at each place, from all who answered: post-processing, and so free."""
+    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
+        """The means, then the variances of all numbers, 0 and 1 where none were asked for: post-processing, and so free."""
         known = sum(declared[client] for client in answers)
         mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
         noise = self.multiplier * self.bound * math.sqrt(len(answers)) / known
         count = len(self.places)
         moments = zip(self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True)
-        found = {place: standard(first, second, noise) for place, first, second in moments}
-        for (place, bins), shares in zip(self.binned, mean[2 * count :].split([b for _, b in self.binned]), strict=True):
-            found[place] = by_quartiles(shares.numpy().reshape(bins))
-        return found
+        found = torch.stack([torch.zeros(self.numbers), torch.ones(self.numbers)])
+        for place, first, second in moments:
+            found[:, place] = torch.tensor(standard(first, second, noise))
+        for (place, bins), shares in zip(self.binned, torch.split(mean[2 * count :], [b for _, b in self.binned]), strict=True):
+            found[:, place] = torch.tensor(by_quartiles(shares.numpy().reshape(bins)))
+        return found.flatten()
 
 
 def standard(first: float, second: float, noise: float) -> tuple[float, float]:

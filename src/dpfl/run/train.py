@@ -171,7 +171,7 @@ def scaled(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
     """The schema with the scales that were paid for, which the model's front applies: a raw row needs nothing else."""
     if layout.paid is None:
         return schema
-    means, variances = (vector[span] for span in layout.paid)
+    means, variances = vector[layout.paid].chunk(2)
     return schema.scaled(means.tolist(), variances.sqrt().tolist())
 
 

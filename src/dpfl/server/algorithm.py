@@ -44,7 +44,8 @@ class Algorithm:
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
     those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
-    once, for models that subtract it, `columns` for the scales of a table. Parts that cannot be together are refused (`server/rules.py`).
+    once, for models that subtract it, `columns` for the scales of a table. Parts that cannot be together are refused
+    (`server/rules.py`).
     """
 
     name: str

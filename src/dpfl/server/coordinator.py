@@ -58,8 +58,7 @@ class Coordinator:
         if self.stopped_by or self._out_of_time() or self._out_of_privacy():
             return None
         self._find_weights()
-        self._find_centre()
-        self._find_scales()
+        self._find_centre_and_scales()
         if self.stopped_by:
             return None
         self._find_public_clip()
@@ -179,31 +178,17 @@ class Coordinator:
         self.state.weights = self._weights = found(self.algorithm.weights, declared, answers)
         self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
-    def _find_centre(self) -> None:
-        """Before the first round: the mean of all samples, by a release that clients pay for, into the model's own entry.
-
-        Whoever has no room for a step after it is not asked to pay.
-        """
-        asked, span, declared = self.algorithm.centre, self.federated.layout.centre, self.federated.declared
-        if asked is None or span is None or self.state.round > 0:
-            return
-        said = self._answers(asked, [client for client in range(len(declared)) if self._left(client) > 0])
-        if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
-            self.state.vector = self.state.vector.clone()
-            self.state.vector[span] = asked.combined(answers, declared)
-
-    def _find_scales(self) -> None:
-        """Before the first round: the scales of a table's columns, by a release that clients pay for, into the model's front."""
-        asked, spans, declared = self.algorithm.columns, self.federated.layout.paid, self.federated.declared
-        if asked is None or spans is None or self.state.round > 0 or self.stopped_by:
-            return
-        own = self.algorithm.own_accounts
-        said = self._answers(asked, [client for client in range(len(declared)) if not own or self._left(client) > 0])
-        if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
-            self.state.vector = self.state.vector.clone()
-            means, variances = (self.state.vector[span] for span in spans)
-            for place, (mean, variance) in asked.combined(answers, declared).items():
-                means[place], variances[place] = mean, variance
+    def _find_centre_and_scales(self) -> None:
+        """Before the first round: the mean of all samples, or the scales of a table's columns, by a release that clients pay
+        for, into the model's own entries. Whoever has no room for a step after it is not asked to pay."""
+        layout, declared, own = self.federated.layout, self.federated.declared, self.algorithm.own_accounts
+        for asked, span in ((self.algorithm.centre, layout.centre), (self.algorithm.columns, layout.paid)):
+            if asked is None or span is None or self.state.round > 0 or self.stopped_by:
+                continue
+            said = self._answers(asked, [client for client in range(len(declared)) if not own or self._left(client) > 0])
+            if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
+                self.state.vector = self.state.vector.clone()
+                self.state.vector[span] = asked.combined(answers, declared)
 
     def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
         """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
