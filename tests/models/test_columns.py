@@ -1,8 +1,10 @@
+import pytest
 import torch
 from torch import nn
 
 from dpfl import models
 from dpfl.data.schema import Features
+from dpfl.errors import DpflError
 from dpfl.models.columns import OneHot, on_columns
 
 ROWS = torch.tensor([[0.5, -1.0, 2.0, 0.0], [0.0, 3.0, 0.0, 1.0]])
@@ -38,6 +40,25 @@ class Embeds(nn.Module):
 def test_a_module_may_ask_for_the_codes() -> None:
     module = on_columns(models.from_module(Embeds()), FEATURES).build((4,), 2, seed=0)
     assert isinstance(module, Embeds)
+
+
+def test_categories_may_be_embedded() -> None:
+    """Each column's codes have rows of their own, drawn by the seed alone."""
+    module = on_columns(models.mlp(hidden=5, embedding=4), FEATURES).build((4,), 2, seed=7)
+    again = on_columns(models.mlp(hidden=5, embedding=4), FEATURES).build((4,), 2, seed=7)
+    table = module.columns.embedding.weight
+    assert table.shape == (5, 4)
+    expected = torch.stack([torch.cat([ROWS[0, :2], table[2], table[3]]), torch.cat([ROWS[1, :2], table[0], table[4]])])
+    assert torch.equal(module.columns(ROWS), expected)
+    assert torch.equal(module(ROWS), module.model(expected))
+    assert all(torch.equal(a, b) for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    with pytest.raises(DpflError, match="categories of a table"):
+        models.mlp(embedding=4).build((1, 4, 4), 2, seed=0)
+
+
+def test_a_table_of_numbers_alone_has_nothing_to_embed() -> None:
+    module = on_columns(models.mlp(hidden=5, embedding=4), Features(4, ())).build((4,), 2, seed=7)
+    assert torch.equal(module.columns(ROWS), ROWS)
 
 
 def test_models_of_other_samples_stay_as_they_are() -> None:

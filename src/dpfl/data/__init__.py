@@ -17,6 +17,7 @@ from dpfl.data.catalog import (
     own_words,
     randhie,
     sample,
+    shakespeare,
     table,
     tensors,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "own_words",
     "randhie",
     "sample",
+    "shakespeare",
     "table",
     "tensors",
 ]

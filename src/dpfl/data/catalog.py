@@ -121,6 +121,14 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
     return study(label, test)
 
 
+def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Source:
+    """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of `length` characters a sample,
+    and the next character the task. A tenth of the passages is declared public to test on."""
+    from dpfl.data.shakespeare_text import read
+
+    return read(length, test)
+
+
 def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None) -> Source:
     """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or one .json file.
 
@@ -185,6 +193,7 @@ def _named(data_dir: str | Path | None) -> dict[str, Reader]:
     readers: dict[str, Reader] = {
         "mnist-sample": (sample, ()),
         "randhie": (randhie, ("label", "test")),
+        "shakespeare": (shakespeare, ("length", "test")),
         "mnist": (lambda: mnist(data_dir), ()),
         "fashion-mnist": (lambda: fashion_mnist(data_dir), ()),
         "cifar10": (lambda: cifar10(data_dir), ()),
@@ -203,7 +212,11 @@ def is_owned(name: str, words: Mapping[str, Any]) -> bool:
     """Whether samples have owners of their own: a study's sites, a table's site column, a file or a user each."""
     found = None if name in _named(None) else _at(name)
     leafs = found is not None and found[1] is LEAF_WORDS
-    return name == "randhie" or leafs or (is_table(name) and ("site" in words or Path(name).expanduser().is_dir()))
+    return (
+        name in ("randhie", "shakespeare")
+        or leafs
+        or (is_table(name) and ("site" in words or Path(name).expanduser().is_dir()))
+    )
 
 
 def own_words(name: str) -> Sequence[str]:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
         feature_map,
         from_module,
         from_name,
+        gru,
         linear,
         mlp,
         mobilenet_v2,
         resnet18,
         scattering_linear,
+        transformer,
     )
     from dpfl.models.check import refuse_batch_statistics
     from dpfl.models.evaluation import evaluate
@@ -38,12 +40,14 @@ __all__ = [
     "feature_map",
     "from_module",
     "from_name",
+    "gru",
     "linear",
     "mlp",
     "mobilenet_v2",
     "refuse_batch_statistics",
     "resnet18",
     "scattering_linear",
+    "transformer",
 ]
 
 _ELSEWHERE = {

@@ -23,7 +23,9 @@ def build_linear(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(int(torch.Size(shape).numel()), classes))
 
 
-def build_mlp(shape: Shape, classes: int, hidden: int, activation: str) -> nn.Module:
+def build_mlp(shape: Shape, classes: int, hidden: int, activation: str, embedding: int | None = None) -> nn.Module:
+    if embedding is not None:
+        raise DpflError("Embeddings are for the categories of a table: leave model.embedding out for other data.")
     inputs = int(torch.Size(shape).numel())
     return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), ACTIVATIONS[activation](), nn.Linear(hidden, classes))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+
+from dpfl.models.catalog import Model
 
 
 class Described(Protocol):
@@ -74,9 +76,25 @@ class OneHot(nn.Module):
         return f"{self.numbers}, {self.levels}"
 
 
+class Embedded(nn.Module):
+    """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt of each code."""
+
+    def __init__(self, numbers: int, levels: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.numbers = numbers
+        self.firsts: Tensor
+        self.register_buffer("firsts", torch.tensor((0, *levels[:-1]), dtype=torch.int64).cumsum(0), persistent=False)
+        self.embedding = nn.Embedding(sum(levels), width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        codes = x[:, self.numbers :].long() + self.firsts
+        return torch.cat([x[:, : self.numbers], self.embedding(codes).flatten(1)], dim=1)
+
+
 @dataclass(frozen=True)
 class OnColumns:
-    """A model for rows of a table. It is given dense rows, unless its module says `takes_codes` and embeds them itself."""
+    """A model for rows of a table. It is given dense rows, categories one-hot or embedded by its option `embedding`; unless
+    its module says `takes_codes` and embeds them itself."""
 
     model: Described
     numbers: int
@@ -92,11 +110,21 @@ class OnColumns:
         return self.model.options
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        width = dict(self.options).get("embedding")
+        if isinstance(self.model, Model) and isinstance(width, int):
+            return self._embedded(self.model, width, classes, seed)
         module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
         front: dict[str, nn.Module] = {"paid": Scaled(self.numbers)} if self.paid else {}
         if not getattr(module, "takes_codes", False):
             front["columns"] = OneHot(self.numbers, self.levels)
         return nn.Sequential(OrderedDict(**front, model=module)) if front else module
+
+    def _embedded(self, model: Model, width: int, classes: int, seed: int) -> nn.Module:
+        rest = replace(model, options=tuple(option for option in model.options if option[0] != "embedding"))
+        module = rest.build((self.numbers + width * len(self.levels),), classes, seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed ^ 1)
+            return nn.Sequential(OrderedDict(columns=Embedded(self.numbers, self.levels, width), model=module))
 
 
 def on_columns(model: Described, features: Features | None) -> Described:
