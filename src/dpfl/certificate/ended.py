@@ -12,6 +12,7 @@ from typing import Any
 
 from dpfl.algorithms import Algorithm, from_name
 from dpfl.certificate.reading import read
+from dpfl.data.elsewhere import NODES
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.privacy import Keyed, PrivacyStatement, SystemEntropy
@@ -80,6 +81,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         reading=True,
         timed=resolved["budget"].get("seconds") is not None,
         names=tuple(resolved.get("names", ())),
+        ordered=resolved.get("partition") == NODES,
     )
 
 

@@ -13,6 +13,9 @@ from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
+NODES = "nodes"
+"""How samples are dealt that were never in one place."""
+
 BLANKS = 2
 """Samples of zeros that stand for a client's, where only their form is asked."""
 
@@ -31,7 +34,7 @@ class Elsewhere(Federation):
         y = label.expand(rows, *label.shape[1:]).clone()
         train = replace(form, x=form.x.new_zeros(rows, *form.shape), y=y)
         clients = tuple(torch.arange(rows).split(BLANKS))
-        return cls(train, test, clients, how="nodes", names=tuple(names), declared=tuple(declared))
+        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

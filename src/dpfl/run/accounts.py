@@ -55,6 +55,8 @@ class Accounts:
     names: Sequence[str] = ()
     data: Sequence[str] = ()
     """What each ledger is bound to."""
+    ordered: bool = False
+    """Whether these are the server's own ledgers, of what it ordered; the nodes that paid have theirs."""
 
     @property
     def event(self) -> Event:
@@ -260,6 +262,8 @@ class Accounts:
 
     def _assumptions(self, randomness: Randomness) -> tuple[str, ...]:
         facts = ["the sizes of the clients, the settings and the test set are public"]
+        if self.ordered:
+            facts.append("every release that was ordered is counted once; what a node spent, its own signed statement says")
         if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden:
             facts.append(
                 "a client knows whether it was drawn into a cohort itself; only the server learns who else was, and how many"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -31,6 +31,7 @@ from dpfl.planning.planner import with_paid_scales, with_planned_noise, with_pla
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.ledgers import Ledgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.beforehand import Beforehand, look, owners
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
@@ -39,6 +40,21 @@ from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import rehearse
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import Federated, State
+
+
+class Host(Protocol):
+    """Where clients are that are not on this machine."""
+
+    @property
+    def nonce(self) -> str:
+        """What they know the run by."""
+
+    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Engine:
+        """For a model of `size` numbers; `ledgers` are for the server's own count."""
+
+    def part(self, folder: RunFolder) -> None:
+        """At the end, while they are still there: what each of them says that it spent."""
+
 
 VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
@@ -79,8 +95,9 @@ def prepare(
     resume: bool,
     experiment: Mapping[str, Any] | None,
     until_the_end: ExitStack | None = None,
+    host: Host | None = None,
 ) -> Job:
-    """A folder that is written to by one process alone `until_the_end`."""
+    """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
@@ -112,7 +129,7 @@ def prepare(
     if until_the_end:
         until_the_end.enter_context(folder.locked())
     record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
-    record = {"run": {"nonce": secrets.token_hex(16), "started": _now()}} | record
+    record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": _now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
@@ -122,7 +139,7 @@ def prepare(
     accounts = Accounts(
         run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
     )  # fmt: skip
-    accounts = replace(accounts, timed=budget.seconds is not None)
+    accounts = replace(accounts, timed=budget.seconds is not None, ordered=host is not None)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
@@ -132,12 +149,16 @@ def prepare(
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
-    site = Site(
-        run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation),
-        (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
-        accounts.ledgers if algorithm.own_accounts else None, record["hashes"]["model"], policy=algorithm.policy, public=public,
-    )  # fmt: skip
-    engine = local_engine(site, flat.layout.size, workers)
+    own = accounts.ledgers if algorithm.own_accounts else None
+    if host:
+        engine = host.engine(run, own, folder, flat.layout.size)
+    else:
+        site = Site(
+            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation),
+            (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
+            own, record["hashes"]["model"], policy=algorithm.policy, public=public,
+        )  # fmt: skip
+        engine = local_engine(site, flat.layout.size, workers)
     central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
     federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
     metrics = folder.metrics()

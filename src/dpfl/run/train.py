@@ -19,7 +19,7 @@ from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.folder import Row, figure, vector_sha256
-from dpfl.run.prepare import Job, prepare
+from dpfl.run.prepare import Host, Job, prepare
 from dpfl.run.recorder import Progress, Silent
 
 
@@ -99,6 +99,7 @@ def train(
     progress: Progress | None = None,
     resume: bool = False,
     experiment: Mapping[str, Any] | None = None,
+    host: Host | None = None,
 ) -> Result:
     """Train until the first budget ends, and say what it cost in privacy.
 
@@ -110,12 +111,14 @@ def train(
             models.described(model), federation, algorithms.described(algorithm), budget,
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
             entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
-            experiment=experiment, until_the_end=until_the_end,
+            experiment=experiment, until_the_end=until_the_end, host=host,
         )  # fmt: skip
         job.recorder.progress.start(job)
         try:
             with closing(job.engine):
                 run_rounds(job)
+                if host:
+                    host.part(job.folder)
         finally:
             job.recorder.progress.stop()
         return finish(job)

@@ -1,0 +1,106 @@
+"""Clients at nodes elsewhere, behind the interface of those on this machine: the same order in, the same replies out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.errors import DpflError
+from dpfl.node import wire
+from dpfl.node.letters import Letter
+from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.task import Order, Reply, Task, cost
+from dpfl.privacy import Refused
+from dpfl.privacy.ledgers import Ledgers
+
+SILENT = "there was no answer before the deadline"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node that takes part: its place in the list that it was shown when it joined, and the size that it declared."""
+
+    name: str
+    place: int
+    size: int
+
+
+@dataclass
+class Remote:
+    """`ledgers` are the server's own count: what was ordered, written before the order goes out. The node's own is its own."""
+
+    correspondence: Correspondence
+    members: Sequence[Member]
+    run_id: str
+    ledgers: Ledgers | None
+    seconds: float
+    least: int
+    size: int
+    """Of the model, in numbers."""
+
+    def run(self, order: Order) -> list[Reply]:
+        """Closed by the last answer, or at the deadline by as many as are needed."""
+        refused = {task.client: reply for task in order.tasks if (reply := self._counted(task))}
+        asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
+        answers = self.correspondence.ask({self._name(task): letter for task, letter in asked.items()}, self.seconds)
+        replies = {task.client: self._reply(task, answers.get(self._name(task))) for task in asked} | refused
+        answered = sum(not isinstance(answers.get(self._name(task)), Fault | None) for task in asked)
+        if answered < min(self.least, len(asked)):
+            raise DpflError(
+                f"{answered} of {len(asked)} nodes answered round {order.round + 1} within {self.seconds:g} seconds, where "
+                f"{self.least} are needed: go on when they are back, with --resume."
+            )
+        return [replies[task.client] for task in order.tasks]
+
+    def _name(self, task: Task) -> str:
+        return self.members[task.client].name
+
+    def _letter(self, order: Order, task: Task) -> bytes:
+        member = self.members[task.client]
+        words = {"task": wire.task_to_words(replace(task, client=member.place))}
+        arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
+        if (correction := order.corrections.get(task.client)) is not None:
+            arrays["correction"] = correction.numpy()
+        return self.correspondence.letter(member.name, "work", wire.order_of(task), words, arrays)
+
+    def _counted(self, task: Task) -> Reply | None:
+        """Law 1, for the server's own account: under one name an order, so that one that is sent again counts once."""
+        paid = cost(task, self.members[task.client].size)
+        if self.ledgers is None or paid is None:
+            return None
+        event, count = paid
+        with closing(self.ledgers.open(task.client)) as ledger:
+            try:
+                ledger.debit(
+                    self.run_id, f"{self.run_id}/{wire.order_of(task)}", event, count, self.ledgers.limit, task.horizon
+                )
+            except Refused as refusal:
+                return Reply(task.client, refused=str(refusal))
+        return None
+
+    def _reply(self, task: Task, answer: Letter | Fault | None) -> Reply:
+        if answer is None:
+            return Reply(task.client, failed=SILENT)
+        if isinstance(answer, Fault):
+            return Reply(task.client, failed=answer.reason)
+        if answer.head["kind"] == "refused":
+            return Reply(task.client, refused=refusal_of(answer.head))
+        try:
+            reply = wire.reply_from_words(answer.head["reply"], answer.arrays, self.size)
+        except (Bad, KeyError):
+            return Reply(task.client, failed="its reply is not one to this order")
+        return replace(reply, client=task.client)
+
+    def close(self) -> None:
+        self.correspondence.post.close()
+
+
+def refusal_of(head: Mapping[str, Any]) -> str:
+    """The node's reason, which is one of a few; whatever else it says is not passed on."""
+    reason = head.get("reason")
+    return SENTENCES[Reason(reason)] if reason in set(Reason) else "The node refuses, for a reason that is not known here."

@@ -1,0 +1,111 @@
+"""A run over nodes elsewhere: who joins, on what terms, and what each of them says at the end that it spent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from dpfl.engines import Engine
+from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.engines.post import Post
+from dpfl.engines.remote import SILENT, Member, Remote, refusal_of
+from dpfl.errors import DpflError
+from dpfl.node.letters import Letter
+from dpfl.privacy.ledgers import Ledgers
+from dpfl.run.folder import RunFolder
+
+MOST_ANSWER = 1 << 31
+"""Bytes of a letter, beyond which a node's answer is not looked at."""
+MOST_SIZE = 1 << 40
+MEMBERS = "nodes.json"
+STATEMENTS = "nodes"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Of the server: whose orders they are, whose answers count, how long they are waited for and how many are needed."""
+
+    key: Ed25519PrivateKey
+    nodes: Mapping[str, Ed25519PublicKey]
+    deadline: float = 600.0
+    joining: float = 120.0
+    least: int = 1
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """The nodes of one run, as a `Host`: those that joined, and why others did not."""
+
+    correspondence: Correspondence
+    terms: Terms
+    members: tuple[Member, ...]
+    away: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def nonce(self) -> str:
+        return self.correspondence.run
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
+
+    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Engine:
+        folder.write_json(MEMBERS, [vars(member) for member in self.members])
+        return Remote(self.correspondence, self.members, run, ledgers, self.terms.deadline, self.terms.least, size)
+
+    def part(self, folder: RunFolder) -> None:
+        """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
+        letter = self.correspondence.letter
+        asked = {member.name: letter(member.name, "ask-statement", "end/statement", {}) for member in self.members}
+        for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
+            if isinstance(answer, Letter) and answer.head.get("kind") == "statement":
+                folder.write_json(f"{STATEMENTS}/{name}.json", answer.head["statement"])
+
+
+def gather(post: Post, nonce: str, terms: Terms, proposal: Mapping[str, Any]) -> Gathering:
+    """All that are listed are asked; the run goes on with those that join, if they are enough."""
+    names = list(terms.nodes)
+    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
+    asked = {
+        name: correspondence.letter(name, "join", "join", {**proposal, "client": place, "federation": names})
+        for place, name in enumerate(names)
+    }
+    answers = correspondence.ask(asked, terms.joining)
+    sizes = {name: _size(answers.get(name)) for name in names}
+    members = tuple(Member(name, names.index(name), size) for name, size in sizes.items() if isinstance(size, int))
+    away = {name: why for name, why in sizes.items() if isinstance(why, str)}
+    if len(members) < terms.least:
+        raise DpflError(
+            f"{len(members)} of {len(names)} nodes joined, where {terms.least} are needed: "
+            + "; ".join(f"{name}: {why}" for name, why in away.items())
+        )
+    return Gathering(correspondence, terms, members, away)
+
+
+def gather_again(post: Post, terms: Terms, folder: RunFolder) -> Gathering:
+    """Of a run that goes on: those that joined before; who is away may come back."""
+    nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS)
+    if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
+        raise DpflError(f"The record in {folder.path} does not say what nodes know its run by: start a new one.")
+    members = tuple(Member(str(one["name"]), int(one["place"]), int(one["size"])) for one in told)
+    if unknown := [member.name for member in members if member.name not in terms.nodes]:
+        raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
+    return Gathering(Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER), terms, members)
+
+
+def _size(answer: Letter | Fault | None) -> int | str:
+    """What a node that joined declared, or why it did not join."""
+    if answer is None:
+        return SILENT
+    if isinstance(answer, Fault):
+        return answer.reason
+    if answer.head.get("kind") == "refused":
+        return refusal_of(answer.head)
+    size = answer.head.get("size")
+    if answer.head.get("kind") == "joined" and type(size) is int and 0 < size < MOST_SIZE:
+        return size
+    return "its answer is not one to a proposal"
