@@ -216,9 +216,10 @@ class Node:
     def _debit(self, task: Task, name: str, event: Event, count: int) -> Callable[[], None]:
         """The owner's consent; what is returned writes it to the disk."""
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
-        entry = f"{self.site.run}/{name}{fresh}"
-        limit = self.site.ledgers.limit if self.site.ledgers else None
-        return self._ledger(task.client).begin(self.site.run, entry, event, count, limit, task.horizon)
+        entry, ledgers = f"{self.site.run}/{name}{fresh}", self.site.ledgers
+        assert ledgers is not None
+        ledger = self._ledger(task.client)
+        return ledger.begin(self.site.run, entry, event, count, ledgers.limit, task.horizon, ledgers.shares)
 
     def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""

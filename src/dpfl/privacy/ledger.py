@@ -10,7 +10,7 @@ import hmac
 import operator
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -19,9 +19,9 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accountant import accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import REPLACE, Event, Spent, add, add_all, decode, encode, neighbours_of
-from dpfl.privacy.ledger_chain import Tail, Value, append, check
+from dpfl.privacy.ledger_chain import COLUMNS, Tail, Value, append, check
 from dpfl.privacy.ledger_file import check_form, connect, connect_to_read, create, unusable
-from dpfl.privacy.limit import Limit
+from dpfl.privacy.limit import Limit, Share
 
 __all__ = ["Account", "Ledger", "Limit", "Refused"]
 
@@ -177,6 +177,29 @@ class Ledger:
         with self._errors():
             return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
 
+    def spent_of(self, share: Share, besides: str = "") -> dict[Event, int]:
+        """Of a run, or since a day; the run `besides` left out."""
+        query = (
+            "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event "
+            "WHERE d.run != ? AND ? IN ('', d.run) AND d.at >= ? GROUP BY e.id"
+        )
+        with self._errors():
+            found = self._connection.execute(query, (besides, share.run, share.since(time.time())))
+            return {decode(line): int(count) for line, count in found}
+
+    @property
+    def tail(self) -> Tail:
+        """Where its chain ends now."""
+        with self._errors(), self._transaction():
+            return self._now.tail
+
+    def holds(self, tail: Tail) -> bool:
+        """Whether its chain went through here: a copy from before does not."""
+        with self._errors():
+            tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
+            found = self._connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
+            return not tail.links or found == (tail.seal,)
+
     def debits(self) -> list[tuple[str, str, str, int, float]]:
         """Every row in the order it was written: run, name of the release, event, count, time."""
         query = "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = d.event ORDER BY d.id"
@@ -207,10 +230,11 @@ class Ledger:
         self.begin(run, release, event, count, limit, horizon)()
 
     def begin(
-        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0
+        self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0,
+        shares: Sequence[Share] = (),
     ) -> Callable[[], None]:  # fmt: skip
-        """A debit that no limit forbids, and that the disk is still to have: by what is returned, which must be called once,
-        in any thread, before the ledger is used again."""
+        """A debit that no limit forbids, in all or on a share, and that the disk is still to have: by what is returned, which
+        must be called once, in any thread, before the ledger is used again."""
         count = operator.index(count)
         if count < 1:
             raise DpflError(f"A debit is for at least 1 release, not {count}.")
@@ -220,8 +244,15 @@ class Ledger:
             if known and known != (run, encode(event), count):
                 raise Refused(f"The ledger {self.path.name} holds another release under the same name.")
             if not known:
+                self._check_shares(event, count, shares)
                 self._enter(run, release, event, count, limit, horizon)
         return self._flush
+
+    def _check_shares(self, event: Event, count: int, shares: Sequence[Share]) -> None:
+        for share in shares:
+            if not share.limit.allows(self.spent_of(share), event, count):
+                part = f"for the run {share.run}" if share.run else f"for {share.days:g} days"
+                raise Refused(f"The budget of {self.path.stem} {part} (epsilon {share.limit.epsilon:g}) has no room for it.")
 
     def _enter(self, run: str, release: str, event: Event, count: int, limit: Limit | None, horizon: int) -> None:
         """Inside a transaction, which nobody else can write beside."""

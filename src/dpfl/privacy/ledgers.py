@@ -10,7 +10,7 @@ from pathlib import Path
 from dpfl.errors import DpflError
 from dpfl.privacy.events import Event
 from dpfl.privacy.ledger import Account, Ledger, refuse_kinds
-from dpfl.privacy.limit import Limit
+from dpfl.privacy.limit import Limit, Share
 
 FEDERATION = "federation"
 """The owner of the ledger that all clients share."""
@@ -31,6 +31,8 @@ class Ledgers:
     data: Sequence[str] = ()
     public: Sequence[str] = ()
     """Digests of data that is nobody's secret in this run."""
+    shares: Sequence[Share] = ()
+    """Limits on parts of what each owner spends."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dpfl.privacy.accountant import accountant, proving
@@ -38,3 +39,19 @@ class Limit:
             if quick.epsilon(add(spent, event, count), self.delta) <= self.epsilon:
                 return True
         return self.remaining(spent, event, max(horizon, count)) >= count
+
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """A limit on a part of what is spent: of one run, or of the last so many days."""
+
+    limit: Limit
+    run: str = ""
+    days: float = math.inf
+
+    def since(self, now: float) -> float:
+        """What is dated later than now, by a clock that was set back, counts too."""
+        return now - self.days * DAY
