@@ -1,0 +1,142 @@
+"""A member's side: it masks, stands for one list of survivors a sum, and opens one half of each mask at most."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from dpfl.secagg.group import Group
+from dpfl.secagg.keys import agreed, card, session, verified
+from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
+from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Shown, Vote, Votes
+from dpfl.secagg.shares import seal, split, unseal
+
+
+@dataclass
+class _Open:
+    """The sum under way: this member's seeds (by the other of the pair; its own mask's under its own name), the shares that it
+    holds by their owner, and the one list of survivors that it stands for.
+    """
+
+    at: At
+    seeds: dict[str, bytes]
+    shares: dict[str, list[bytes]] = field(default_factory=dict)
+    survivors: tuple[str, ...] = ()
+
+
+class Member:
+    """Keys and seeds live in memory only: a member that is started again is another, and is missing until the next set-up.
+
+    Whatever is asked in another order than card, meet, then mask, agree and open for each sum, is refused.
+    """
+
+    def __init__(self, group: Group, name: str, identity: Ed25519PrivateKey) -> None:
+        if group.identities.get(name) != identity.public_key().public_bytes_raw().hex():
+            raise Refusal(f"{name} is not a member of this sum under its own key; ask whoever keeps the list of members.")
+        self._group, self.name, self._identity = group, name, identity
+        self._mask, self._envelope = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+        self.card = card(group, name, identity, self._mask, self._envelope)
+        self.session = ""
+        self._last = (-1, -1)
+        self._sum: _Open | None = None
+
+    def meet(self, cards: Sequence[Card]) -> None:
+        """Set-up: everybody's keys, checked against the identities that this member's owner was given."""
+        if self.session:
+            raise Refusal("The keys of a run are agreed once; start a new run for others.")
+        if self.card not in cards:
+            raise Refusal("The keys that were shown do not hold this member's own; start the run again.")
+        found = session(self._group, cards)
+        others = [other for other in cards if other.name != self.name]
+        self._pairs = {other.name: agreed(self._mask, other.name, other.mask) for other in others}
+        self._letters = {other.name: agreed(self._envelope, other.name, other.envelope) for other in others}
+        self.session = found
+
+    def mask(self, at: At, numbers: Whole) -> Masked:
+        """Exchange 1: y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), and shares of every seed."""
+        bits = bits_of(numbers)
+        if not self.session or at.session != self.session:
+            raise Refusal("This sum is of another run, or of members with other keys; nothing is masked for it.")
+        if at.place <= self._last:
+            raise Refusal(f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is made twice.")
+        self._last, others = at.place, [name for name in self._group.names if name != self.name]
+        seeds = {other: pair_seed(self._pairs[other], at, self.name, other) for other in others}
+        seeds[self.name] = secrets.token_bytes(SEED)
+        masked = numbers + mask(seeds[self.name], at, len(numbers), bits)
+        for other in others:
+            add_pair(masked, seeds[other], at, self.name, other)
+        self._sum = _Open(at, seeds)
+        envelopes = self._envelopes(self._sum)
+        digests = {other: digest(seed, at, self.name, other) for other, seed in seeds.items()}
+        return Masked(at, self.name, masked, envelopes, digests)
+
+    def _envelopes(self, open: _Open) -> dict[str, bytes]:
+        """For each member a share of every seed of this one, in the order of names."""
+        names = self._group.names
+        split_up = [split(open.seeds[name], self._group.threshold, len(names)) for name in names]
+        bundles = dict(zip(names, map(list, zip(*split_up, strict=True)), strict=True))
+        open.shares[self.name] = bundles.pop(self.name)
+        return {name: seal(self._letters[name], open.at, self.name, name, bundle) for name, bundle in bundles.items()}
+
+    def agree(self, shown: Shown) -> Opened | Vote:
+        """Exchange 2: the one list of survivors that it will stand for. Where nobody is missing, no mask of a pair is to be
+        opened, so it opens the others at once; else it waits for the others' word.
+        """
+        open, names = self._under_way(shown.at), shown.survivors
+        if open.survivors:
+            raise Refusal("The survivors of this sum were shown before; there is one list of them.")
+        if len(set(names)) != len(names) or not set(names) <= set(self._group.names):
+            raise Refusal("Survivors must be members of this sum, each once.")
+        if self.name not in names:
+            raise Refusal("This member sent its numbers and is not among the survivors; it opens nothing.")
+        if len(names) < self._group.survivors:
+            raise Refusal(f"{len(names)} survivors are fewer than {self._group.survivors}; nothing is opened.")
+        open.survivors = tuple(sorted(names))
+        for name in set(names) - {self.name}:
+            envelope = shown.envelopes.get(name, b"")
+            held = unseal(self._letters[name], open.at, name, self.name, envelope, len(self._group.names))
+            if held is not None:  # of a sender whose envelope does not open there is nothing to tell
+                open.shares[name] = held
+        if open.survivors == self._group.names:
+            return self._opened(open)
+        return Vote(open.at, self.name, self._identity.sign(ballot(open.at, open.survivors)))
+
+    def open(self, votes: Votes) -> Opened:
+        """Exchange 3, where somebody is missing: only once enough members stand for the very same list."""
+        open = self._under_way(votes.at)
+        if not open.survivors:
+            raise Refusal("No survivors were shown for this sum yet.")
+        content, identities = ballot(open.at, open.survivors), self._group.identities
+        others = [name for name in open.survivors if name != self.name]
+        agreeing = 1 + sum(verified(identities[name], votes.signatures.get(name, b""), content) for name in others)
+        if agreeing < self._group.threshold:
+            raise Refusal(
+                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened."
+            )
+        return self._opened(open)
+
+    def _under_way(self, at: At) -> _Open:
+        if self._sum is None or self._sum.at != at:
+            raise Refusal("This sum is not under way here: it is of another run or round, or was opened before.")
+        return self._sum
+
+    def _opened(self, open: _Open) -> Opened:
+        """Of a survivor its own mask and its masks with the missing; never a missing one's own, nor that of two survivors."""
+        self._sum = None
+        missing = [name for name in self._group.names if name not in open.survivors]
+        position = self._group.number
+        shares = {
+            (owner, other): open.shares[owner][position[other] - 1]
+            for owner in open.survivors
+            if owner in open.shares
+            for other in (owner, *missing)
+        }
+        return Opened(open.at, self.name, {name: open.seeds[name] for name in missing}, shares)
+
+
+def ballot(at: At, survivors: Sequence[str]) -> bytes:
+    return at.words("survivors", *survivors)

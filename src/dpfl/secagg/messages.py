@@ -1,0 +1,99 @@
+"""What members and server tell each other. Nothing here is trusted before a member has checked it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpfl.errors import DpflError
+
+
+class Refusal(DpflError):
+    """Somebody was asked for what it will not do; it has told nothing."""
+
+
+class Repeat(DpflError):
+    """The sum cannot be opened: it is made again, with fresh masks and fresh noise, and paid for again, or not at all."""
+
+
+def words(*parts: str | int) -> bytes:
+    """One spelling for keys and signatures, so that no two lists of parts read alike."""
+    return json.dumps(["dpfl secure aggregation", *parts], separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True)
+class At:
+    """One sum: of a session (a run with its members and their keys), a round, and an attempt at it."""
+
+    session: str
+    round: int
+    attempt: int = 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.round, self.attempt
+
+    def words(self, purpose: str, *parts: str) -> bytes:
+        return words(purpose, self.session, self.round, self.attempt, *parts)
+
+
+@dataclass(frozen=True)
+class Card:
+    """Set-up, member to all: its keys for masks and envelopes (X25519) in this run, signed by its identity."""
+
+    name: str
+    mask: bytes
+    envelope: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Masked:
+    """Exchange 1, member to server: the masked numbers, an envelope for every other member, and a digest of every seed."""
+
+    at: At
+    sender: str
+    numbers: np.ndarray
+    envelopes: Mapping[str, bytes]
+    digests: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Exchange 2, server to a survivor: whose numbers arrived (Bonawitz et al.: U3), and what they sent for it."""
+
+    at: At
+    survivors: tuple[str, ...]
+    envelopes: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Exchange 2, back, where somebody is missing: the one list of survivors that this member has seen, signed."""
+
+    at: At
+    sender: str
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Exchange 3, server to a survivor: the signatures of the others."""
+
+    at: At
+    signatures: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The last answer of a member: its seeds with the missing, and its shares of others' seeds, by owner and by the other of
+    the pair (the owner again, for the owner's own mask).
+    """
+
+    at: At
+    sender: str
+    seeds: Mapping[str, bytes]
+    shares: Mapping[tuple[str, str], bytes]

@@ -1,0 +1,211 @@
+"""What a server, or a member, might try: refused by the members, or no more than one half of any mask is learnt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.secagg import At, Group, Member, Opened, Refusal, Shown, Vote, Votes, session
+from dpfl.secagg.masks import digest
+from dpfl.secagg.shares import combine
+from tests.secagg.summing import at, begun, group, identity, met, numbers, summed
+
+OF = group(10, 7, 2)
+ROUNDS = iter(range(10**6))
+
+
+@pytest.fixture(scope="module", name="members")
+def _members() -> dict[str, Member]:
+    return met(OF)
+
+
+def _shown(sum, here: At, survivors: tuple[str, ...], to: str) -> Shown:
+    """What a server that has all masked numbers may choose to say."""
+    return Shown(here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to})
+
+
+def _learnt(sum, here: At, answers: list[Opened], owner: str, other: str, known: int = 0) -> bool:
+    """Whether the seed can be had from what was opened, with so many shares more of colluders."""
+    if any(answer.sender == owner and other in answer.seeds for answer in answers):
+        return True
+    shares = {OF.number[answer.sender]: answer.shares[owner, other] for answer in answers if (owner, other) in answer.shares}
+    if len(shares) + known < OF.threshold:
+        return False
+    seed = combine(dict(list(shares.items())[: OF.threshold]))
+    assert known or digest(seed, here, owner, other) == sum._masked[owner].digests[other]
+    return True
+
+
+def test_both_halves_of_a_client_cannot_be_had_by_two_lists_of_survivors(members):
+    """The server tells some that all are there and others that the target is missing; two colluders sign and open everything.
+    However it divides the honest, it gets enough for one half at most."""
+    target, colluders = OF.names[0], OF.names[-2:]
+    honest, without = OF.names[1:-2], OF.names[1:]
+    got = set()
+    for cut in range(len(honest) + 1):
+        here = at(members, next(ROUNDS))
+        sum = begun(OF, members, numbers(OF), here)
+        told_all, told_less = honest[:cut], honest[cut:]
+        answers = [members[name].agree(_shown(sum, here, OF.names, name)) for name in told_all]
+        votes = [members[name].agree(_shown(sum, here, without, name)) for name in (*told_less, *colluders)]
+        signatures = {vote.sender: vote.signature for vote in votes}
+        for name in told_less:
+            try:
+                answers.append(members[name].open(Votes(here, signatures)))
+            except Refusal:
+                assert len(signatures) < OF.threshold
+        own = _learnt(sum, here, answers, target, target, known=len(colluders))
+        pairs = all(_learnt(sum, here, answers, name, target) for name in honest)
+        got.add((own, pairs))
+    assert got == {(True, False), (False, False), (False, True)}
+
+
+def test_a_member_stands_for_one_list_of_survivors(members):
+    here = at(members, next(ROUNDS))
+    sum = begun(OF, members, numbers(OF), here)
+    first, second, name = OF.names[:9], OF.names[:8], OF.names[0]
+    assert isinstance(members[name].agree(_shown(sum, here, first, name)), Vote)
+    for survivors in (second, first, OF.names):
+        with pytest.raises(Refusal, match="there is one list"):
+            members[name].agree(_shown(sum, here, survivors, name))
+
+
+def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
+    round = next(ROUNDS)
+    here, later = at(members, round), at(members, round, 1)
+    lists = {here: OF.names[:9], later: OF.names[:8]}
+    ballots = {}
+    for place, survivors in lists.items():
+        sum = begun(OF, members, numbers(OF), place)
+        ballots[place] = {name: members[name].agree(_shown(sum, place, survivors, name)).signature for name in survivors}
+    with pytest.raises(Refusal, match="1 members stand for these survivors, of 7"):
+        members[OF.names[0]].open(Votes(later, ballots[here]))
+    few = dict(list(ballots[later].items())[: OF.threshold - 1])
+    with pytest.raises(Refusal, match="6 members"):
+        members[OF.names[0]].open(Votes(later, few))
+    with pytest.raises(Refusal, match="6 members"):
+        members[OF.names[0]].open(Votes(later, few | {"somebody": b"x", OF.names[9]: ballots[later][OF.names[1]]}))
+    assert members[OF.names[0]].open(Votes(later, ballots[later])).seeds.keys() == {OF.names[8], OF.names[9]}
+
+
+def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
+    round = next(ROUNDS)
+    next(ROUNDS)
+    values = numbers(OF)
+    summed(OF, members, values, at(members, round, 1))
+    member = members[OF.names[0]]
+    for place in ((round, 1), (round, 0), (round - 1, 5)):
+        with pytest.raises(Refusal, match="no mask is made twice"):
+            member.mask(at(members, *place), values[OF.names[0]])
+    with pytest.raises(Refusal, match="another run"):
+        member.mask(At("another session", round + 1), values[OF.names[0]])
+    with pytest.raises(Refusal, match="opened before"):
+        member.agree(Shown(at(members, round, 1), OF.names, {}))
+
+
+def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
+    here = at(members, next(ROUNDS))
+    old = begun(OF, members, numbers(OF), here)
+    begun(OF, members, numbers(OF), at(members, next(ROUNDS)))
+    for name, shown in old.shown().items():
+        with pytest.raises(Refusal, match="not under way"):
+            members[name].agree(shown)
+
+
+def test_survivors_who_are_few_invented_repeated_or_without_oneself_are_refused(members):
+    here = at(members, next(ROUNDS))
+    sum = begun(OF, members, numbers(OF), here)
+    name = OF.names[0]
+    for survivors, sentence in {
+        OF.names[:6]: "6 survivors are fewer than 7",
+        (*OF.names[:6], "invented"): "must be members",
+        (*OF.names[:6], OF.names[1]): "each once",
+        OF.names[1:]: "not among the survivors",
+    }.items():
+        with pytest.raises(Refusal, match=sentence):
+            members[name].agree(Shown(here, survivors, {}))
+    assert isinstance(members[name].agree(_shown(sum, here, OF.names, name)), Opened)  # what was refused has changed nothing
+
+
+def test_nothing_is_opened_before_survivors_were_shown_nor_twice(members):
+    here = at(members, next(ROUNDS))
+    sum = begun(OF, members, numbers(OF), here)
+    name = OF.names[0]
+    with pytest.raises(Refusal, match="No survivors were shown"):
+        members[name].open(Votes(here, {}))
+    members[name].agree(_shown(sum, here, OF.names, name))
+    with pytest.raises(Refusal, match="opened before"):
+        members[name].open(Votes(here, {}))
+
+
+def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
+    here = at(members, next(ROUNDS))
+    sum = begun(OF, members, numbers(OF), here)
+    survivors, missing = OF.names[:8], set(OF.names[8:])
+    votes = {name: members[name].agree(_shown(sum, here, survivors, name)).signature for name in survivors}
+    answers = [members[name].open(Votes(here, votes)) for name in survivors]
+    for owner, other in chain.from_iterable(answer.shares for answer in answers):
+        assert owner in survivors
+        assert other == owner or other in missing
+    assert all(set(answer.seeds) == missing for answer in answers)
+
+
+def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
+    of = group(5, 4, run="set-up")
+    members = {name: Member(of, name, identity(name)) for name in of.names}
+    cards = [member.card for member in members.values()]
+    mine, *others = cards
+    stranger = Ed25519PrivateKey.generate()
+    key = stranger.public_key().public_bytes_raw().hex()
+    invented = Member(Group("set-up", {**of.identities, "invented": key}, 5), "invented", stranger).card
+    other_run = Member(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
+    forged = replace(others[0], mask=others[1].mask)
+    for shown, sentence in (
+        (cards[:-1], "not those of the members"),
+        ([*cards, invented], "not those of the members"),
+        ([*cards[:-1], invented], "not those of the members"),
+        ([*cards[:-1], cards[1]], "not those of the members"),
+        ([mine, forged, *others[1:]], "not signed by it for this run"),
+        ([mine, other_run, *others[1:]], "not signed by it for this run"),
+        (others, "do not hold this member's own"),
+    ):
+        with pytest.raises(Refusal, match=sentence):
+            members[mine.name].meet(shown)
+    members[mine.name].meet(cards)
+    with pytest.raises(Refusal, match="agreed once"):
+        members[mine.name].meet(cards)
+    with pytest.raises(Refusal, match="not a member"):
+        Member(of, mine.name, stranger)
+
+
+def test_members_who_were_shown_other_keys_or_rules_share_no_session():
+    of, laxer = group(5, 4, run="views"), group(5, 3, run="views")
+    cards = [Member(of, name, identity(name)).card for name in of.names]
+    again = Member(of, of.names[4], identity(of.names[4])).card  # the same member, started again
+    assert len({session(of, cards), session(laxer, cards), session(of, [*cards[:4], again])}) == 3
+
+
+def test_a_key_of_low_order_is_refused():
+    of = group(3, 2, run="low")
+    members = [Member(of, name, identity(name)) for name in of.names]
+    from dpfl.secagg.messages import words
+
+    nothing = bytes(32)
+    signed = identity(of.names[2]).sign(words("card", of.run, of.names[2], nothing.hex(), nothing.hex()))
+    low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
+    with pytest.raises(Refusal, match="nothing can be agreed"):
+        members[0].meet([members[0].card, members[1].card, low])
+
+
+def test_a_vote_that_is_not_the_senders_is_not_counted(members):
+    here = at(members, next(ROUNDS))
+    sum = begun(OF, members, numbers(OF), here, silent=OF.names[9:])
+    shown = sum.shown()
+    vote = members[OF.names[0]].agree(shown[OF.names[0]])
+    with pytest.raises(Refusal, match="did not sign these survivors"):
+        sum.vote(replace(vote, sender=OF.names[1]))
+    with pytest.raises(Refusal, match="no member"):
+        sum.vote(replace(vote, sender="somebody"))
