@@ -8,6 +8,7 @@ from dpfl.lazy import on_demand
 if TYPE_CHECKING:
     from dpfl import algorithms, audit, certificate, data, models, privacy, tasks
     from dpfl.planning.planner import afford
+    from dpfl.planning.questions import PrivateMetric
     from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.train import Result, train
@@ -18,6 +19,7 @@ __all__ = [
     "Budget",
     "DpflError",
     "PrivacyStatement",
+    "PrivateMetric",
     "Result",
     "afford",
     "algorithms",
@@ -35,6 +37,7 @@ _ROOMS = ("algorithms", "audit", "certificate", "data", "models", "privacy", "ta
 _HOMES = {
     "Budget": "dpfl.privacy",
     "PrivacyStatement": "dpfl.privacy",
+    "PrivateMetric": "dpfl.planning.questions",
     "Result": "dpfl.run.train",
     "afford": "dpfl.planning.planner",
     "plan": "dpfl.planning.tradeoff",

@@ -21,6 +21,7 @@ from dpfl.privacy import Budget
 from dpfl.privacy.budget import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from dpfl.planning.questions import PrivateMetric
     from dpfl.run.recorder import Progress
     from dpfl.run.train import Result
 
@@ -110,6 +111,22 @@ class EvaluateSection(Section):
     every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
 
 
+class MetricsSection(Section):
+    private: bool = False
+    noise: float | None = None
+    share: float | None = None
+    held_out: float | None = None
+    most: float | None = None
+
+    def part(self) -> PrivateMetric | None:
+        from dpfl.planning.questions import PrivateMetric
+
+        said = self.model_dump(exclude={"private"}, exclude_none=True)
+        if said and not self.private:
+            raise DpflError(f"metrics.{next(iter(said))} is for a metric that is paid for: set metrics.private = true.")
+        return PrivateMetric(**said) if self.private else None
+
+
 class Experiment(Section):
     """One file from a laptop simulation to a federation."""
 
@@ -121,6 +138,7 @@ class Experiment(Section):
     privacy: PrivacySection = PrivacySection()
     engine: EngineSection = EngineSection()
     evaluate: EvaluateSection = EvaluateSection()
+    metrics: MetricsSection = MetricsSection()
 
     def federation(self, data_dir: Path | None = None) -> datasets.Federation:
         section = self.data
@@ -173,6 +191,7 @@ class Experiment(Section):
             entropy=self.privacy.entropy,
             noise=self.privacy.noise,
             evaluate_every=self.evaluate.every,
+            metric=self.metrics.part(),
             progress=progress,
             resume=resume,
             experiment=self.model_dump(exclude_none=True),

@@ -19,7 +19,7 @@ SURVEY = ColumnSurvey(1e-9, 4, (0, 2), ((1, 5),))
 
 
 def answer(rows: torch.Tensor, survey: ColumnSurvey, seed: int = 0, size: int = 50) -> np.ndarray:
-    return survey.answer(rows.split(7), size, np.random.default_rng(seed))
+    return survey.answer(map(survey.bounded, rows.split(7)), size, np.random.default_rng(seed))
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=32)

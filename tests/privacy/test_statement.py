@@ -13,7 +13,7 @@ from dpfl.privacy.statement import figure
 KEYS = {
     "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
     "releases", "stated", "assumptions", "noise", "warnings", "used",
-    "most",
+    "most", "asked",
 }  # fmt: skip
 
 

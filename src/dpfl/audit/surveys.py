@@ -29,6 +29,9 @@ from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.surveys import AnySurvey
 
+Sampled = Survey | MeanSurvey | ColumnSurvey
+"""What is asked of the samples themselves."""
+
 GUESSES = 300
 """For a bound that assumes nothing of the noise; it shows whether there is any."""
 
@@ -64,7 +67,7 @@ class Question:
         return self.read(dict(raw))
 
 
-def one_answer(survey: AnySurvey, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+def one_answer(survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
     """Of one answer before the first round; the better of two bounds, which hold together."""
     question = _question(survey)
     silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
@@ -100,7 +103,7 @@ def _normal(
     return Measured(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
 
 
-def _question(survey: AnySurvey) -> Question:
+def _question(survey: Sampled) -> Question:
     if isinstance(survey, ColumnSurvey):
         return _columns(survey)
     return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)

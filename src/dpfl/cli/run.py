@@ -78,7 +78,7 @@ def show(result: Result, console: Console) -> None:
         highlight=False,
     )
     if result.metrics:
-        console.print(f"on the test set: {_figures(result)}", highlight=False)
+        console.print(f"{result.noisy or 'on the test set'}: {_figures(result)}", highlight=False)
     console.print(statement_panel(result.privacy))
     for warning in set(result.warnings) - set(result.privacy.warnings):
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)

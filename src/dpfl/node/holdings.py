@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ class Questioned:
     data: Holdings
     classes: int
     declared: int
+    counted: Callable[[Tensor, Tensor, float], Tensor] | None = None
+    """What a metric counts samples and labels with, under the model that is asked about, their losses up to a bound."""
 
     @property
     def labels(self) -> np.ndarray:
@@ -50,3 +52,12 @@ class Questioned:
     @property
     def features(self) -> int:
         return self.data.x[0].numel()
+
+    def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterator[Tensor]:
+        """What each sample is by a function of samples and labels, some at a time."""
+        return (of(self.data.x[part], self.data.y[part]) for part in self.data.rows.split(ROWS))
+
+    def measured(self, most: float) -> Iterator[Tensor]:
+        counted = self.counted
+        assert counted is not None
+        return self.vectors(lambda x, y: counted(x, y, most))

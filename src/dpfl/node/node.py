@@ -16,6 +16,7 @@ from torch import Tensor
 from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import Buildable, FlatModel
+from dpfl.models.flat import evaluating
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_sum, plain_steps, private_steps
@@ -28,6 +29,7 @@ from dpfl.privacy.events import Event
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.randomness import scoped
 from dpfl.privacy.surveys import AnySurvey
+from dpfl.tasks.noisy import counted
 
 OPEN_LEDGERS = 256
 DIGESTED = 256
@@ -51,6 +53,8 @@ class Site:
     policy: Policy = field(default_factory=Policy)
     public: Sequence[int] = ()
     """Clients whose data is nobody's secret."""
+    held_out: int | None = None
+    """Where in `clients` those samples begin that each client keeps out of training, for a metric."""
 
 
 class Node:
@@ -100,7 +104,7 @@ class Node:
 
     def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
         if task.survey:
-            return Reply(task.client, raw={"answer": self._answer(task, task.survey, randomness)})
+            return Reply(task.client, raw={"answer": self._answer(task, task.survey, vector, randomness)})
         try:
             update, inside = self._train(task, vector, randomness, correction)
             return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
@@ -155,10 +159,20 @@ class Node:
         update = torch.sub(self.model.vector, vector, out=self._room)
         return (update, True) if clip.bounds == "nothing" else clip_vector(update, clip, layout.names, ends, out=update)
 
-    def _answer(self, task: Task, survey: AnySurvey, randomness: Randomness) -> np.ndarray:
-        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
-        asked = Questioned(data, self.site.task.classes, self.site.declared[task.client])
+    def _answer(self, task: Task, survey: AnySurvey, vector: Tensor, randomness: Randomness) -> np.ndarray:
+        self.model.load(vector)
+        held = self._asked_of(task)
+        data = Holdings(self.site.x, self.site.y, self.site.clients[held])
+        asked = Questioned(data, self.site.task.classes, self.site.declared[held], self._counted)
         return survey.ask(asked, _keyed(randomness, task, "survey"))
+
+    def _asked_of(self, task: Task) -> int:
+        """Which rows a task is about: a client's own, or those that it keeps out of training."""
+        return task.client + self.site.held_out if task.measures and self.site.held_out is not None else task.client
+
+    def _counted(self, x: Tensor, y: Tensor, most: float) -> Tensor:
+        with evaluating(self.model.module):
+            return counted(self.site.task, self.model.module(self.model.arrange(x)), y, most)
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
@@ -224,7 +238,7 @@ class Node:
     def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0)
-        text = f"{asked!r}|{self._model_digest(vector)}|{self.site.fingerprint}|{self._data_digest(task.client)}"
+        text = f"{asked!r}|{self._model_digest(vector)}|{self.site.fingerprint}|{self._data_digest(self._asked_of(task))}"
         name = hashlib.blake2b(text.encode(), digest_size=16)
         if correction is not None:
             name.update(correction.contiguous().numpy().data)

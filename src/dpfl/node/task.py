@@ -14,6 +14,7 @@ from dpfl.node.objectives import CrossEntropy, Objective
 from dpfl.node.optimisers import Optimiser
 from dpfl.privacy import Release
 from dpfl.privacy.events import Event, gaussian
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
 from dpfl.privacy.surveys import AnySurvey
 
@@ -63,6 +64,11 @@ class Task:
     upload: Upload | None = None
     survey: AnySurvey | None = None
     slope: bool = False
+
+    @property
+    def measures(self) -> bool:
+        """Whether it asks for a metric."""
+        return isinstance(self.survey, MetricSurvey)
 
     @property
     def hides_client(self) -> bool:

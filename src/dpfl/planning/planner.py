@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.data.schema import BINS, QUARTILES, Schema
 from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import Spent, add_all, gaussian
+from dpfl.privacy.events import Spent, add_all
 from dpfl.privacy.noise import check_multiplier
 
 
@@ -58,30 +56,6 @@ def afford(
         iterations = affordable({}, event, target.epsilon, delta, chosen)
     spent = chosen.epsilon({event: iterations}, delta)
     return Plan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
-
-
-USUAL_NOISE = 20.0
-"""Of what clients are asked once: beside steps within epsilon 1 it takes some hundredth of the budget."""
-
-
-def with_paid_scales(algorithm: Algorithm, schema: Schema | None, budget: Budget, by: str | None) -> Algorithm:
-    """The algorithm with the question for the scales that a table leaves to be paid for, if there are any."""
-    if schema is None or not schema.features.paid:
-        return algorithm
-    asked = [(place, column) for place, column in schema.places if column.paid]
-    places = tuple(place for place, column in asked if column.scale != QUARTILES)
-    binned = tuple((place, column.bins or BINS) for place, column in asked if column.scale == QUARTILES)
-    noise, share = schema.paid.noise, schema.paid.share
-    if share is not None:
-        noise = noise_of_share(share, budget, by, "data.paid")
-    return replace(algorithm, columns=ColumnSurvey(float(noise or USUAL_NOISE), schema.features.numbers, places, binned))
-
-
-def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> float:
-    """For one Gaussian release that takes this share of epsilon if it is alone; beside others it adds less."""
-    if budget.epsilon is None:
-        raise DpflError(f"{where}.share is a share of budget.epsilon, which is not given: give it, or {where}.noise.")
-    return noise_for(lambda z: {gaussian(z): 1}, share * budget.epsilon, budget.delta, proving(by or "pld"))
 
 
 def with_planned_noise(

@@ -60,13 +60,13 @@ class ColumnSurvey:
         return 2 * len(self.places) + sum(bins for _, bins in self.binned)
 
     def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
-        return self.answer(data.blocks, data.declared, rng)
+        return self.answer(data.vectors(lambda rows, labels: self.bounded(rows.flatten(1))), data.declared, rng)
 
-    def answer(self, blocks: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
-        """From the client's rows, some at a time."""
+    def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
+        """From what each row counts with, some at a time."""
         total = torch.zeros(self.width, dtype=torch.float64)
-        for rows in blocks:
-            total += self.bounded(rows).double().sum(0)
+        for some in vectors:
+            total += scaled_down(some, self.bound).double().sum(0)
         return (noisy_total(total, self.bound, self.multiplier, self.secure, rng) / size).float().numpy()
 
     def bounded(self, rows: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +75,12 @@ class Asked(Protocol):
 
     @property
     def declared(self) -> int: ...
+
+    def vectors(self, of: Callable[[Tensor, Tensor], Tensor]) -> Iterable[Tensor]:
+        """What each sample is by a function of samples and labels."""
+
+    def measured(self, most: float) -> Iterable[Tensor]:
+        """What a metric counts each sample with, under the model that is asked about."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,8 @@ class PrivacyStatement:
     """Epsilon of what was released. Where that depends on what came out it is no guarantee: `proven` was fixed beforehand."""
     most: Mapping[str, int] = field(default_factory=dict)
     """The most releases of each kind that `proven` covers."""
+    asked: tuple[str, ...] = ()
+    """What clients were asked beside their updates, each a release of its own."""
 
     def to_dict(self) -> dict[str, object]:
         fields = asdict(self)
@@ -79,6 +81,7 @@ class PrivacyStatement:
         if self.noise in NOISE:
             rows += [("noise", NOISE[self.noise])]
         rows += [("releases", f"{self._count(event)} x {event}") for event in {**self.releases, **self.most}]
+        rows += [("asked", question) for question in self.asked]
         rows += [("not accounted for", release) for release in self.unaccounted]
         rows += [("assumes", assumption) for assumption in self.assumptions]
         return rows

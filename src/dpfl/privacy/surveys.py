@@ -7,5 +7,6 @@ from typing import TypeAlias
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 
-AnySurvey: TypeAlias = Survey | MeanSurvey | ColumnSurvey
+AnySurvey: TypeAlias = Survey | MeanSurvey | ColumnSurvey | MetricSurvey

@@ -36,6 +36,11 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "engine.name": "local: all clients on this machine",
         "engine.workers": "processes; the result is the same for any number",
         "evaluate.every": "rounds from one evaluation on the test set to the next; by default a 25th of them",
+        "metrics.private": "without a public test set: ask the clients at the end, paid from their ledgers",
+        "metrics.noise": "the noise of that, in multiples of what one sample can move it; 10 by default",
+        "metrics.share": "or the share of epsilon that it may take by itself",
+        "metrics.held_out": "the share of every client's samples that is kept out of training for it; 0: those of training",
+        "metrics.most": "the largest loss that one sample counts with; 4 by default",
     }
 )
 MEASURES: Mapping[str, str] = MappingProxyType(

@@ -43,6 +43,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "loss": result.get("loss"),
         "headline": result.get("headline"),
         "figure": result.get("metrics", {}).get(result.get("headline")),
+        "noisy": bool(result.get("noisy")),
         "stopped_by": result.get("stopped_by", "unfinished"),
         "unit": privacy.get("unit"),
         "delta": privacy.get("delta"),

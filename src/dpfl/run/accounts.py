@@ -223,6 +223,7 @@ class Accounts:
             used=max(used),
             most=_releases([most for most, _ in bounds]),
             noise=self.algorithm.noise,
+            asked=self.algorithm.questions,
             warnings=(*self.warnings, *self._unlimited()),
         )
 

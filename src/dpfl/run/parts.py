@@ -18,6 +18,7 @@ from dpfl.privacy import (
     matrix,
     matrix_release,
     mean,
+    metric,
     noise,
     published,
     release,
@@ -29,8 +30,9 @@ from dpfl.server import adaptive_steps, algorithm, kept, steps, update, weights
 from dpfl.server import schedules as server_schedules
 
 ROOMS: tuple[ModuleType, ...] = (
-    clip, columns, haar_release, histogram, matrix, matrix_release, mean, noise, published, release, sampling, schedules,
-    secure_noise, adaptive_steps, algorithm, kept, server_schedules, steps, update, weights, objectives, optimisers, task,
+    clip, columns, haar_release, histogram, matrix, matrix_release, mean, metric, noise, published, release, sampling,
+    schedules, secure_noise, adaptive_steps, algorithm, kept, server_schedules, steps, update, weights, objectives, optimisers,
+    task,
 )  # fmt: skip
 """Where the parts of an algorithm are."""
 

@@ -16,6 +16,7 @@ import torch
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset, Federation
+from dpfl.data.held_out import held_out
 from dpfl.data.names import client_names
 from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine, one_thread
@@ -27,7 +28,8 @@ from dpfl.models.flat import CENTRE, evaluating
 from dpfl.node.node import Site
 from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.own import refuse_unreachable
-from dpfl.planning.planner import with_paid_scales, with_planned_noise, with_planned_rate
+from dpfl.planning.planner import with_planned_noise, with_planned_rate
+from dpfl.planning.questions import PrivateMetric, with_questions
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
@@ -96,6 +98,7 @@ def prepare(
     experiment: Mapping[str, Any] | None,
     until_the_end: ExitStack | None = None,
     host: Host | None = None,
+    metric: PrivateMetric | None = None,
 ) -> Job:
     """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -103,8 +106,9 @@ def prepare(
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
     model = on_columns(model, federation.train.features)
-    algorithm = with_paid_scales(algorithm, federation.train.schema, budget, accountant)
+    algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)
     source, federation, asked = federation, with_features(model, federation), algorithm
+    federation, kept = held_out(federation, metric.held_out) if metric and metric.held_out else (federation, ())
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     if ledger and algorithm.unit == "none":
@@ -154,20 +158,20 @@ def prepare(
         engine = host.engine(run, own, folder, flat.layout.size)
     else:
         site = Site(
-            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation),
-            (*federation.sizes, *(len(rows) for rows in federation.public)), randomness,
-            own, record["hashes"]["model"], policy=algorithm.policy, public=public,
+            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, kept),
+            (*federation.sizes, *(len(rows) for rows in (*federation.public, *kept))), randomness,
+            own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if kept else None,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
     central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
-    federated = Federated(run, federation.sizes, flat.layout, public, central, limit)
+    federated = Federated(run, federation.sizes, flat.layout, public, central, limit, tuple(map(len, kept)))
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
-    untested = () if federation.test else ("there is no public test set: accuracy is not measured",)
+    untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(
         run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
@@ -201,9 +205,15 @@ _FEATURES: dict[tuple[object, ...], tuple[Dataset | None, ...]] = {}
 """Those that were made last, for runs one after another on the same data."""
 
 
-def _everyone(federation: Federation) -> Sequence[torch.Tensor]:
-    """Clients, then public clients; a population stays described."""
-    return federation.clients if federation.described else (*federation.clients, *federation.public)
+def _everyone(federation: Federation, kept: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Clients, then public clients, then what each client keeps out of training; a population stays described."""
+    return federation.clients if federation.described else (*federation.clients, *federation.public, *kept)
+
+
+def _instead(metric: PrivateMetric | None) -> str:
+    if metric is None:
+        return "accuracy is not measured"
+    return "a metric with noise is asked of the clients at the end, and paid for"
 
 
 def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:

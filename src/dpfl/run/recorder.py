@@ -7,19 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset
 from dpfl.errors import Diverged
 from dpfl.models import FlatModel
 from dpfl.models.evaluation import scored
 from dpfl.models.flat import evaluating
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import Metrics, Row, RunFolder
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.state import PAST_NOISE
+from dpfl.server.state import METRIC, PAST_NOISE, State
 from dpfl.tasks import intervals
+from dpfl.tasks.noisy import figures
 
 VALIDATED = 2000
 
@@ -58,6 +62,8 @@ class Measured:
     headline: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    noisy: str = ""
+    """Of whom, where it is no public test set, and that there is noise in it."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +134,28 @@ class Recorder:
         shown = self.test.task.shown(scores.numpy(), self.test.y.numpy())
         return Figures(shown.get("accuracy"), loss, shown[self.test.task.headline])
 
-    def measure(self, vector: Tensor) -> Measured:
+    def close_run(self, coordinator: Coordinator) -> None:
+        """The metric that clients are asked for, kept before it is shown: a run that goes on from here does not ask again."""
+        if coordinator.algorithm.metric and METRIC not in coordinator.state.memory:
+            coordinator.measure()
+            self.folder.save_checkpoint(coordinator.state)
+
+    def measure(self, state: State, algorithm: Algorithm) -> Measured:
         """At the end of a run: all that the task measures; intervals by person, where the test set has persons."""
-        self.model.load(vector)
+        self.model.load(state.model)
         if not self.test:
-            return Measured()
+            return self._noisy(state.memory.get(METRIC), algorithm.metric)
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
         scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
         return Measured(task.headline, task.metrics(scores, y), intervals(task.shown, scores, y, persons))
+
+    def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None) -> Measured:
+        if answered is None or asked is None or self.model.task is None:
+            return Measured()
+        units, noise, *mean = answered.tolist()
+        found = figures(self.model.task, np.array(mean), int(units), noise, asked.most)
+        of = "kept out of training" if asked.held_out else "that it was trained on, which flatters it"
+        return Measured(**vars(found), noisy=f"with noise, on {int(units)} samples of the clients {of}")
 
     def validate(self, vector: Tensor) -> float:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""

@@ -17,6 +17,7 @@ from dpfl.data import Federation
 from dpfl.data.schema import Schema
 from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
+from dpfl.planning.questions import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.folder import Row, figure, vector_sha256
 from dpfl.run.prepare import Host, Job, prepare
@@ -28,7 +29,8 @@ class Result:
     """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
 
     `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %
-    over test sets drawn from it, by person where it has persons.
+    over test sets drawn from it, by person where it has persons. Where clients were asked for them, `noisy` says so, and of
+    which samples; the intervals are then of the noise, too.
     """
 
     run: str
@@ -49,6 +51,7 @@ class Result:
     headline: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    noisy: str = ""
 
     @property
     def measured(self) -> str:
@@ -71,6 +74,7 @@ class Result:
             "headline": self.headline or None,
             "metrics": {name: _finite(value) for name, value in self.metrics.items()},
             "intervals": {name: [_finite(end) for end in ends] for name, ends in self.intervals.items()},
+            "noisy": self.noisy or None,
         }
         told = {"notes": list(self.notes), "warnings": list(self.warnings), "lost": self._lost_told()}
         return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}
@@ -96,6 +100,7 @@ def train(
     entropy: str = "keyed",
     noise: str | None = None,
     evaluate_every: int | None = None,
+    metric: PrivateMetric | None = None,
     progress: Progress | None = None,
     resume: bool = False,
     experiment: Mapping[str, Any] | None = None,
@@ -111,7 +116,7 @@ def train(
             models.described(model), federation, algorithms.described(algorithm), budget,
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
             entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
-            experiment=experiment, until_the_end=until_the_end, host=host,
+            experiment=experiment, until_the_end=until_the_end, host=host, metric=metric,
         )  # fmt: skip
         job.recorder.progress.start(job)
         try:
@@ -138,12 +143,13 @@ def run_rounds(job: Job) -> None:
                 break
         coordinator.close_round(order.steps)
         recorder.close_round(coordinator)
+    recorder.close_run(coordinator)
 
 
 def finish(job: Job) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
-    figures, measured = job.recorder.evaluate(state.model), job.recorder.measure(state.model)
+    figures, measured = job.recorder.evaluate(state.model), job.recorder.measure(state, job.algorithm)
     privacy = job.accounts.statement(job.randomness)
     history = job.recorder.finish(job.coordinator, figures, _finite(privacy.used))
     model: FlatModel = job.recorder.model

@@ -13,6 +13,7 @@ from dpfl.privacy import Release, accountant
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import Event, Spent, add, gaussian
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.release import Upload
 from dpfl.server.kept import Controls, Kept, LastModels
@@ -44,8 +45,8 @@ class Algorithm:
 
     `leaks` names what a published system releases without any accounting: no epsilon is proven for it then. `controls` are
     those of SCAFFOLD. A `schedule` changes the private release from round to round. `centre` asks for the mean of the samples
-    once, for models that subtract it, `columns` for the scales of a table. Parts that cannot be together are refused
-    (`server/rules.py`).
+    once, for models that subtract it, `columns` for the scales of a table, `metric` for how good the model is, at the
+    end. Parts that cannot be together are refused (`server/rules.py`).
     """
 
     name: str
@@ -63,6 +64,7 @@ class Algorithm:
     schedule: Schedule | None = None
     centre: MeanSurvey | None = None
     columns: ColumnSurvey | None = None
+    metric: MetricSurvey | None = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -124,7 +126,7 @@ class Algorithm:
             raise DpflError("Noise that follows what was released has no secure form; set privacy.noise = 'plain'.")
         if field is None or self.release is None:
             raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
-        surveys = {"centre": self.centre, "columns": self.columns}
+        surveys = {"centre": self.centre, "columns": self.columns, "metric": self.metric}
         asked = {name: survey and survey.secured() for name, survey in surveys.items()} | {"weights": self.weights.secured()}
         return replace(self, **asked, **{field: self.release.secured()})  # type: ignore[arg-type]
 
@@ -168,12 +170,23 @@ class Algorithm:
 
     @property
     def before(self) -> Spent:
-        """What is released once, before the first round."""
-        asked = [survey for survey in (self.weights.survey, self.centre, self.columns) if survey and not survey.trusted]
+        """What is released once, before the first round, and what has to be left for a metric after the last."""
+        surveys = (self.weights.survey, self.centre, self.columns, self.metric)
+        asked = [survey for survey in surveys if survey and not survey.trusted]
         spent: Spent = {}
         for survey in asked:
             spent = add(spent, survey.event, 1)
         return spent
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """What clients are asked beside their updates, in words."""
+        said = []
+        if self.columns:
+            said.append(f"the scales of {len(self.columns.places) + len(self.columns.binned)} columns, before the first round")
+        if self.metric:
+            said.append("how good the model is, after the last round: the metric is noisy, and its noise is counted here")
+        return tuple(said)
 
     def stated_event(self, population: int) -> Event:
         """What the paper counts it as."""

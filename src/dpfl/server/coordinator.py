@@ -23,7 +23,7 @@ from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, n
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.kept import Kept
 from dpfl.server.schedules import counted_alike
-from dpfl.server.state import PAST_NOISE, Federated, State
+from dpfl.server.state import METRIC, PAST_NOISE, Federated, State
 from dpfl.server.steps import Facts, Seen, Situation
 from dpfl.server.weights import found
 
@@ -190,13 +190,28 @@ class Coordinator:
                 self.state.vector = self.state.vector.clone()
                 self.state.vector[span] = asked.combined(answers, declared)
 
+    def measure(self) -> None:
+        """After the last round, once: how good the model is at the clients, by a release that they pay for."""
+        asked, state, ended = self.algorithm.metric, self.state, self.stopped_by
+        if asked is None or METRIC in state.memory:
+            return
+        sizes = self.federated.held_out or self.federated.declared
+        answers = {client: torch.from_numpy(said) for client, said in self._answers(asked, range(len(sizes))).items()}
+        self.stopped_by = ended
+        if answers:
+            mean, units, noise = asked.combined(answers, sizes)
+            state.memory[METRIC] = torch.cat([torch.tensor([units, noise]).double(), mean])
+
     def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
         """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
         if not self._send(len(clients)):
             return {}
-        replies = self._probe(self._order(clients, 0, self.state.clients, survey))
+        order, when = self._order(clients, 0, self.state.clients, survey), "before round 1"
+        if survey is self.algorithm.metric:
+            order, when = replace(order, vector=self.state.model), "after the last round"
+        replies = self._probe(order)
         silent = [reply for reply in replies if reply.raw is None]
-        self.lost += [f"before round 1, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
+        self.lost += [f"{when}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
         return {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
 
     def _ask_public(self, steps: int) -> None:

@@ -43,7 +43,7 @@ def _unbounded(a: Algorithm) -> bool:
 
 def _asked_of_samples(a: Algorithm) -> bool:
     survey = a.weights.survey
-    return bool(a.centre or a.columns or (survey and not survey.trusted))
+    return bool(a.centre or a.columns or a.metric or (survey and not survey.trusted))
 
 
 def _shown_exactly(a: Algorithm) -> bool:
@@ -127,6 +127,10 @@ SURVEYS: tuple[Rule, ...] = (
     (
         lambda a: a.columns and a.scale not in ("step", "none"),
         "Scales that are paid for have noise for one sample; ask for them where steps have that noise, too, or declare them.",
+    ),
+    (
+        lambda a: a.metric and a.scale not in ("step", "none"),
+        "A private metric has noise for one sample; ask for it where steps have that noise, too, or give a public test set.",
     ),
     (
         lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,

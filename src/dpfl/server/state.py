@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PAST_NOISE = "past noise"
 """What the server remembers of the noise that later rounds take back; as secret as the seed."""
 
+METRIC = "metric"
+"""What clients answered of how good the model is, with noise: the mean, of how many samples, and the noise's deviation."""
+
 
 @dataclass
 class State:
@@ -57,3 +60,5 @@ class Federated:
     public: Sequence[int] = ()
     ledger: Ledger | None = None
     limit: Limit | None = None
+    held_out: Sequence[int] = ()
+    """How many samples each client keeps out of training, for a metric; none where it is of those of training."""

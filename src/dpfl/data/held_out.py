@@ -1,0 +1,33 @@
+"""Samples that clients keep out of training, to measure on: each is drawn by itself, whoever else is there."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+from dpfl.data.federation import Federation
+from dpfl.errors import DpflError
+from dpfl.lazy import torch
+
+
+def held_out(federation: Federation, share: float) -> tuple[Federation, tuple[torch.Tensor, ...]]:
+    """What clients train on, and what each of them keeps out of it: a sample by a hash of its own numbers."""
+    if federation.described:
+        raise DpflError("Clients that are drawn share samples, so none of them can keep some out of training.")
+    chosen = [torch.tensor([_draw(federation, int(row)) < share for row in part]) for part in federation.clients]
+    kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
+    trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
+    for name, one, other in zip(federation.names, kept, trained, strict=True):
+        if min(len(one), len(other)) < 2:
+            raise DpflError(
+                f"{name} has too few samples to keep {share:g} of them out of training: change metrics.held_out, or give 0."
+            )
+    return replace(federation, clients=trained), kept
+
+
+def _draw(federation: Federation, row: int) -> float:
+    """From 0 to 1."""
+    digest = hashlib.blake2b(digest_size=8, key=b"dpfl held out")
+    for tensor in (federation.train.x, federation.train.y):
+        digest.update(tensor[row].contiguous().numpy().tobytes())
+    return int.from_bytes(digest.digest(), "big") / 2**64

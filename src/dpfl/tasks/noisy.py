@@ -1,0 +1,112 @@
+"""Metrics from sums with noise: what each sample counts with, bounded, and the figures with intervals that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpfl.lazy import torch
+from dpfl.tasks.task import Array, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BINS = 10
+"""Of the chances that a binary model gives, from 0 to 1, for the AUC."""
+DRAWS = 1000
+LOSS = "clipped loss"
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Figures by name and the middle 95 % of where they may lie, by the noise and by who is among the samples."""
+
+    headline: str
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+
+
+def numbers_and_cells(task: Task) -> tuple[int, int]:
+    """Of a sample: the loss and, where there is such a thing, whether the answer was right; of a binary one, where it lies."""
+    return 1 + _answers(task), 2 * BINS if task.name == "binary" else 0
+
+
+def counted(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
+    """What each sample counts with: its loss up to `most`, as a share of that; 1 if the answer was right; a 1 in the cell of
+    its label and chance."""
+    parts = [(_loss(task, scores, y) / most).nan_to_num(1.0, 1.0, 0.0).clamp(0.0, 1.0).unsqueeze(1)]
+    if _answers(task):
+        parts.append(_right(task, scores, y).unsqueeze(1))
+    if task.name == "binary":
+        chance = torch.sigmoid(scores.reshape(-1)).nan_to_num(0.0)
+        cell = (chance * BINS).long().clamp(max=BINS - 1) + BINS * y.long()
+        parts.append((cell.unsqueeze(1) == torch.arange(2 * BINS)).float())
+    return torch.cat(parts, dim=1)
+
+
+def _answers(task: Task) -> bool:
+    return task.name in ("classes", "binary", "labels", "ordinal")
+
+
+def _loss(task: Task, scores: Tensor, y: Tensor) -> Tensor:
+    """None below 0: the loss of counts leaves out what does not depend on the score, which is put back (half a deviance)."""
+    losses = task.losses(scores, y)
+    return losses + torch.special.xlogy(y, y) - y if task.name == "counts" else losses
+
+
+def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
+    if task.name == "classes":
+        return (scores.argmax(1) == y).float()
+    if task.name == "ordinal":
+        return ((scores > 0).sum(1) == y).float()
+    return ((scores.view(len(y), -1) > 0) == (y.view(len(y), -1) > 0)).float().mean(1)
+
+
+def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> Noisy:
+    """From the noisy mean of what so many units counted with.
+
+    A number between 0 and 1 with the mean m varies by m (1 - m) at most, over persons as over samples.
+    """
+    numbers, _ = numbers_and_cells(task)
+    names = (LOSS, "accuracy")[:numbers]
+    metrics, intervals = dict[str, float](), dict[str, tuple[float, float]]()
+    for name, value in zip(names, mean[:numbers].tolist(), strict=True):
+        inside = min(max(value, 0.0), 1.0)
+        half = 1.96 * float(np.sqrt(inside * (1 - inside) / units + noise**2))
+        unit = most if name == LOSS else 1.0
+        metrics[name] = unit * inside
+        intervals[name] = unit * max(value - half, 0.0), unit * min(value + half, 1.0)
+    if task.name == "binary":
+        metrics["AUC"], intervals["AUC"] = _auc_between(mean[numbers:], units, noise)
+    headline = task.headline if task.headline in metrics else LOSS
+    first = {headline: metrics.pop(headline)}
+    return Noisy(headline, first | metrics, intervals)
+
+
+def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:
+    """The figure, and where it comes to lie with other samples of the same shares and other noise; all of 0 to 1 where noise
+    hides whether there are any of both labels."""
+    rng, shares = np.random.default_rng(0), np.maximum(cells, 0.0)
+    if not shares.sum() > 0:
+        return float("nan"), (0.0, 1.0)
+    shares = shares / shares.sum()
+    drawn = cells + rng.multinomial(units, shares, DRAWS) / units - shares + noise * rng.standard_normal((DRAWS, len(cells)))
+    found, each = float(_auc(cells)), _auc(drawn)
+    if np.isnan(each).mean() > 0.025:
+        return found, (0.0, 1.0)
+    low, high = np.nanpercentile(each, [2.5, 97.5])
+    return found, (float(low), float(high))
+
+
+def _auc(cells: Array) -> Array:
+    """sum_b p_b (n_<b + n_b / 2) / (P N) over the last axis, ties within a bin by half; nan where noise leaves no P or N."""
+    negative, positive = np.moveaxis(cells.reshape(*cells.shape[:-1], 2, -1), -2, 0)
+    below = np.cumsum(negative, -1) - negative
+    totals = positive.sum(-1), negative.sum(-1)
+    there = np.minimum(*totals) > 0
+    pairs = (positive * (below + negative / 2)).sum(-1)
+    found: Array = np.where(there, np.clip(pairs / np.where(there, totals[0] * totals[1], 1.0), 0.0, 1.0), np.nan)
+    return found

@@ -1,0 +1,120 @@
+"""A metric that clients are asked for at the end of a run, where nothing is public to measure on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import dpfl
+from dpfl.data.held_out import held_out
+from dpfl.errors import DpflError
+from dpfl.experiment import parse
+from dpfl.privacy.accountant import accountant
+from dpfl.privacy.events import gaussian
+from dpfl.run.folder import RunFolder
+from dpfl.run.train import Result
+from tests.conftest import StopsAfter, ledger_of, small_source
+from tests.run.test_tables import content, write
+
+
+def told(tmp_path: Path, test: Any = None, **metrics: Any) -> dict[str, Any]:
+    said = content(write(tmp_path / "stays.csv", 600), test=test)
+    said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 3}}
+    return said | {"metrics": {"private": True, **metrics}}
+
+
+def run(tmp_path: Path, said: dict[str, Any], out: str = "run", **options: Any) -> Result:
+    return parse(said).run(out=tmp_path / out, workers=1, **options)
+
+
+def test_it_is_counted_within_epsilon_and_says_that_it_is_noisy(tmp_path: Path) -> None:
+    result = run(tmp_path, told(tmp_path))
+    assert result.headline == "AUC"
+    assert {"AUC", "accuracy", "clipped loss"} == set(result.metrics) == set(result.intervals)
+    assert "with noise, on " in result.noisy
+    assert "kept out of training" in result.noisy
+    assert any("noisy" in text for heading, text in result.privacy.lines() if heading == "asked")
+    for name in "ab":
+        spent = ledger_of(result, name)
+        assert spent[gaussian(10.0)] == 1
+        assert sum(spent.values()) == 4
+    assert result.privacy.proven == pytest.approx(accountant("pld").epsilon(spent, 1e-5))
+    assert result.privacy.proven <= 2.0
+    assert result.accuracy is None
+    assert RunFolder(result.folder).json("result.json")["noisy"] == result.noisy
+
+
+def test_what_is_kept_out_is_trained_on_by_nobody_and_a_sample_decides_for_itself() -> None:
+    federation = small_source().split(clients=4, seed=0)
+    trained, kept = held_out(federation, 0.2)
+    for whole, part, out in zip(federation.clients, trained.clients, kept, strict=True):
+        assert torch.equal(torch.cat([part, out]).sort().values, whole.sort().values)
+        assert 0.1 < len(out) / len(whole) < 0.3
+    fewer = dpfl.data.Federation(federation.train, federation.test, tuple(part[1:] for part in federation.clients))
+    for less, out in zip(held_out(fewer, 0.2)[1], kept, strict=True):
+        assert set(less.tolist()) <= set(out.tolist())
+        assert len(out) - len(less) <= 1
+
+
+def test_it_is_near_what_the_samples_say(tmp_path: Path) -> None:
+    """On those of training and with hardly any noise: what a test set of the same samples gives."""
+    source = small_source()
+    federation = dpfl.data.tensors(source.train.x, source.train.y, classes=10).split(clients=4, seed=0)
+    metric = dpfl.PrivateMetric(noise=0.01, held_out=0.0)
+    result = dpfl.train("mlp", federation, "fedavg", dpfl.Budget(rounds=3), out=tmp_path / "run", metric=metric)
+    with torch.no_grad():
+        right = (result.module(source.train.x).argmax(1) == source.train.y).float().mean().item()
+    assert result.metrics["accuracy"] == pytest.approx(right, abs=0.002)
+    assert "trained on, which flatters it" in result.noisy
+    assert result.headline == "accuracy"
+
+
+@pytest.mark.parametrize("entropy", ["keyed", "system"])
+def test_a_finished_run_that_is_resumed_does_not_ask_again(tmp_path: Path, entropy: str) -> None:
+    said = told(tmp_path, noise=3.0) | {"privacy": {"entropy": entropy}}
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, said, progress=StopsAfter(2))
+    first = run(tmp_path, said, resume=True)
+    again = run(tmp_path, said, resume=True)
+    assert again.metrics["accuracy"] == first.metrics["accuracy"]
+    assert again.intervals == first.intervals
+    assert ledger_of(again, "a")[gaussian(3.0)] == 1
+    if entropy == "keyed":
+        assert run(tmp_path, said, "whole").intervals == first.intervals
+
+
+def test_room_for_it_is_left_where_epsilon_ends_the_run(tmp_path: Path) -> None:
+    said = told(tmp_path, noise=4.0)
+    said |= {"algorithm": {"name": "fedavg-dp", "tau": 5, "noise_multiplier": 1.0}, "budget": {"epsilon": 1.5}}
+    result = run(tmp_path, said)
+    assert result.stopped_by == "epsilon"
+    assert result.lost == ()
+    assert result.metrics
+    assert result.privacy.proven <= 1.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test": {"share": 0.2}}, "has a public test set"),
+        ({"private": False, "noise": 3.0}, r"metrics\.noise is for a metric that is paid for"),
+        ({"noise": 3.0, "share": 0.1}, r"metrics\.noise or metrics\.share"),
+        ({"noise": 0.0}, "noise multiplier of the private metric"),
+        ({"noise": 0.05}, "by itself, and epsilon is 2: give it more noise"),
+        ({"held_out": 1.0}, r"metrics\.held_out is 1\.0"),
+        ({"held_out": 0.999}, "too few samples to keep 0.999"),
+        ({"most": 0.0}, r"metrics\.most is 0\.0"),
+        ({"share": 2.0}, r"metrics\.share is 2\.0"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_before_anything_is_made(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DpflError, match=message):
+        run(tmp_path, told(tmp_path, **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_noise_for_clients_has_no_metric_of_samples(tmp_path: Path) -> None:
+    said = told(tmp_path) | {"algorithm": {"name": "dp-fedavg", "noise_multiplier": 1.0}}
+    with pytest.raises(DpflError, match="A private metric has noise for one sample"):
+        run(tmp_path, said)
