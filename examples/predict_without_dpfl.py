@@ -39,7 +39,7 @@ def predicted(scores: torch.Tensor, label: dict) -> torch.Tensor:
             bounded = low is not None and high is not None and low < high
             return (low + high + scores * (high - low)) / 2 if bounded else scores
         case "counts":
-            return scores.exp()
+            return (label["mean"] or 1.0) * scores.exp()
         case "classes":
             return scores.softmax(0)
         case _:

@@ -103,6 +103,8 @@ def test_numbered_classes() -> None:
         ({"task": "classes"}, "The task classes needs data.label.levels"),
         ({"label": {"column": "x", "above": 0}, "task": "counts"}, "data.label.above is a number that makes a binary label"),
         ({"label": {"column": "x", "low": 0}}, "low and high are two numbers, for numbers and counts"),
+        ({"label": {"column": "x", "mean": 2.0}}, "mean is a number above 0, for counts"),
+        ({"label": {"column": "x", "mean": 0}, "task": "counts"}, "mean is a number above 0, for counts"),
         ({"label": ["a", "b"]}, "cannot have 2 label columns"),
         ({"label": 3}, "data.label is 3: give the name of a column"),
         ({"test": {"share": 2}}, "data.test.share is 2"),

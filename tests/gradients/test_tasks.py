@@ -31,6 +31,7 @@ TASKS: list[tuple[Any, Tensor]] = [
     (tasks.Regression(), torch.linspace(-2, 3, COUNT)),
     (tasks.Regression("huber", centre=1.0, scale=3.0, width=0.4), torch.linspace(-9, 9, COUNT)),
     (tasks.Counts(), torch.arange(COUNT).float() * 3),
+    (tasks.Counts(mean=4.0), torch.arange(COUNT).float() * 3),
 ]
 IDS = [f"{task.name}-{number}" for number, (task, _) in enumerate(TASKS)]
 

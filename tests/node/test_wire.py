@@ -124,6 +124,7 @@ def test_tasks_come_out_as_they_went_in(task: Task) -> None:
         Ordinal(4),
         Regression("huber", 1.0, 2.0),
         Counts(),
+        Counts(mean=2.5),
         NextToken(9),
     ],
 )

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -24,6 +25,7 @@ CASES = [
     (tasks.Regression(), (3, 1), torch.tensor([0.5, -2.0, 3.0])),
     (tasks.Regression("huber", width=0.7), (3, 1), torch.tensor([0.5, -2.0, 3.0])),
     (tasks.Counts(), (3, 1), torch.tensor([0.0, 2.0, 40.0])),
+    (tasks.Counts(mean=2.5), (3, 1), torch.tensor([0.0, 2.0, 40.0])),
     (tasks.NextToken(4), (3, 3, 4), SEQUENCE),
 ]
 IDS = [f"{task.name}-{number}" for number, (task, *_) in enumerate(CASES)]
@@ -47,7 +49,7 @@ def written_out(task, scores, y):
             inside = task.loss == "squared" or far <= task.width
             return far**2 / 2 if inside else task.width * far - task.width**2 / 2
         case tasks.Counts():
-            return math.exp(scores[0]) - y * scores[0]
+            return math.exp(scores[0]) - y / task.mean * scores[0]
         case tasks.NextToken():
             known = [(place, token) for place, token in enumerate(y) if token != -100]
             lost = [math.log(sum(math.exp(s) for s in scores[place])) - scores[place][token] for place, token in known]
@@ -90,6 +92,14 @@ def test_counts_never_overflow(score, count):
     losses, slopes = tasks.Counts().losses_and_slopes(scores, y)
     assert torch.isfinite(losses).all()
     assert torch.isfinite(slopes).all()
+
+
+def test_a_score_of_nought_is_the_declared_mean():
+    y, unit = np.array([0.0, 2.0, 7.0]), tasks.Counts(mean=3.0)
+    found, same = unit.metrics(np.zeros((3, 1)), y), tasks.Counts().metrics(np.full((3, 1), math.log(3.0)), y)
+    assert found == pytest.approx(same, abs=1e-9)
+    steep = tasks.Counts().losses_and_slopes(torch.full((3, 1), math.log(3.0)), torch.tensor(y))[1]
+    torch.testing.assert_close(3 * unit.losses_and_slopes(torch.zeros(3, 1), torch.tensor(y))[1].double(), steep.double())
 
 
 def test_counts_go_on_as_a_line():

@@ -19,23 +19,29 @@ from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import BySize
 
+CLIP, WALK = 0.05, 15.0
+"""The clip, which only goes with the rate, and how far the noise of a whole run may carry the model (docs/auto.md). Rows of a
+table have their own, by their declared length, where neither is given."""
+
 
 def auto(
     tau: int = 1,
     sampling_rate: float = 0.1,
-    clip: float = 0.05,
+    clip: float | None = None,
     noise_multiplier: float | None = None,
     rate: float | None = None,
-    walk: float = 15.0,
+    walk: float | None = None,
     mean_noise: float | None = 20.0,
     averaging: float = 0.0,
 ) -> Algorithm:
     """Once m <- noisy mean; tau steps of x_i <- x_i - eta (sum C g / |g| + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i."""
     return Algorithm(
         name="auto",
-        local=Local(SGD(rate) if rate is not None else PlannedSGD(walk)),
+        local=Local(
+            SGD(rate) if rate is not None else PlannedSGD(WALK if walk is None else walk, by_rows=clip is None and walk is None)
+        ),
         steps=Fixed(tau),
-        samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
+        samples=Release(Poisson(sampling_rate), Flat(CLIP if clip is None else clip), noise_of(noise_multiplier)),
         weights=BySize(),
         server=ServerUpdate(averaging=averaging),
         centre=MeanSurvey(mean_noise) if mean_noise else None,

@@ -54,6 +54,9 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "quantile": "share of updates that the clip should not cut",
         "rate": "learning rate of local steps",
         "auto.rate": "learning rate of local steps; from noise and walk if not given",
+        "auto.clip": "bound on the norm of a sample's gradient; 0.05 if not given, and on rows of a table about the usual norm",
+        "auto.walk": "how far the noise of the whole run may move the model; 15 if not given, and on rows of a table by what "
+        "moves a score by 0.5",
         "round_epsilon": "epsilon of a round in the paper's noise, as published",
         "rounds": "T of the paper's noise, as published",
         "samples": "samples of a client in the paper's noise, as published",
@@ -68,7 +71,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "temperature": "temperature of the contrast",
         "total_epsilon": "epsilon of the run in the paper's noise, as published",
         "variant": "sound, or published: as the paper prints it, with what that leaks",
-        "walk": "how far the noise of the whole run may move the model",
         "weights": "of clients: size (declared), or uniform",
         "hw-dpfl.weights": "similarity or distance of label histograms; by the variant if not given",
         "custom.weights": "size, uniform, or by label histograms: similarity or distance",

@@ -89,7 +89,7 @@ def parse_column(name: str, said: Any) -> Column:
 
 
 def parse_label(said: Any, task: Any = None, classes: Any = None) -> Label:
-    """A column's name, a list of them (several labels at once), or { column = ..., levels, above, low, high, missing }."""
+    """A column's name, a list of them (several labels), or { column = ..., levels, above, low, high, mean, missing }."""
     options = dict(said) if isinstance(said, Mapping) else {"column": said}
     named = options.pop("column", None)
     names = named if isinstance(named, list | tuple) else [named]

@@ -21,7 +21,8 @@ class Label:
     """The column that is learned (several of 0 and 1 for the task labels).
 
     `levels` are the classes in their order, texts or numbers (0 and 1 for binary); `above` makes a number binary; numbers
-    beyond `low` and `high` are clamped. A missing label is refused, or drops its row.
+    beyond `low` and `high` are clamped. Counts are trained in units of their declared `mean`. A missing label is
+    refused, or drops its row.
     """
 
     columns: tuple[str, ...]
@@ -31,6 +32,7 @@ class Label:
     low: float | None = None
     high: float | None = None
     missing: str = "refuse"
+    mean: float | None = None
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
@@ -61,13 +63,16 @@ class Label:
         bounds = [bound for bound in (self.low, self.high) if bound is not None]
         if bounds and (self.task not in ("number", "counts") or not all(map(is_number, bounds)) or bounds != sorted(bounds)):
             raise DpflError("data.label.low and high are two numbers, for numbers and counts: correct or remove them.")
+        if self.mean is not None and (self.task != "counts" or not is_number(self.mean) or self.mean <= 0):
+            raise DpflError("data.label.mean is a number above 0, for counts: correct or remove it.")
 
     @property
     def classes(self) -> int | None:
         return (2 if self.above is not None else len(self.levels)) if self.task in CODED else None
 
     def as_task(self, class_weights: tuple[float, ...] = ()) -> Task:
-        """What is trained. A number with bounds is trained in a unit of half their distance, around their middle."""
+        """What is trained. A number with bounds is trained in a unit of half their distance, around their middle; counts in
+        units of their mean."""
         options: dict[str, Any] = {"weights": class_weights} if class_weights else {}
         if self.task == "labels":
             options["count"] = len(self.columns)
@@ -75,6 +80,8 @@ class Label:
             options["classes" if self.task == "classes" else "levels"] = len(self.levels)
         elif self.task == "number" and self.low is not None and self.high is not None and self.low < self.high:
             options |= {"centre": (self.low + self.high) / 2, "scale": (self.high - self.low) / 2}
+        elif self.task == "counts" and self.mean is not None:
+            options["mean"] = float(self.mean)
         return from_name(self.task, **options)
 
 

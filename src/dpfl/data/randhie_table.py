@@ -16,9 +16,9 @@ DECLARED = Path(__file__).with_name("randhie.toml")
 
 LABELS: dict[str, dict[str, Any]] = {
     "any-visit": {"label": {"column": "mdvis", "above": 0}, "task": "binary"},
-    "visits": {"label": {"column": "mdvis", "high": 100}, "task": "counts"},
+    "visits": {"label": {"column": "mdvis", "high": 100, "mean": 2.9}, "task": "counts"},
 }
-"""What can be learned: whether a person saw a doctor that year, or how often."""
+"""What can be learned: whether a person saw a doctor that year, or how often. The mean is rounded from the published data."""
 
 
 def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> Declared:

@@ -51,9 +51,11 @@ NOT_PLANNED = "This learning rate follows from budget, clients and model; give a
 
 @dataclass(frozen=True)
 class PlannedSGD:
-    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run."""
+    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run; or, with `by_rows`,
+    on rows of a table, by what is declared of a row."""
 
     walk: float
+    by_rows: bool = False
     linear = False
 
     def __post_init__(self) -> None:

@@ -170,7 +170,7 @@ LEARNING = _parts(
     (tasks.MultiLabel, {"count": whole(1)}),
     (tasks.Ordinal, {"levels": whole(2)}),
     (tasks.Regression, {"loss": text, "centre": number, "scale": number, "width": number}),
-    (tasks.Counts, {}),
+    (tasks.Counts, {"mean": number}),
     (tasks.NextToken, {"vocabulary": whole(1)}),
 )
 KNOWN: Parts = {

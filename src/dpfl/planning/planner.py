@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD, PlannedSGD
-from dpfl.privacy import Budget, Poisson, accountant, affordable, noise_for
+from dpfl.planning.rows import Rows
+from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import Spent, add_all
@@ -87,13 +88,23 @@ def with_planned_noise(
     return algorithm.with_noise(noise_for(plan, budget.epsilon, budget.delta, chosen))
 
 
-def with_planned_rate(algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int) -> Algorithm:
-    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk."""
+def with_planned_rate(
+    algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int, rows: Rows | None = None
+) -> Algorithm:
+    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk.
+
+    On rows of a table, where nobody said otherwise, the clip is the length of a usual gradient, the walk one that moves a score
+    by little, and the rate no higher than a linear model can bear.
+    """
     local, release = algorithm.local, algorithm.samples
     if not isinstance(local.optimiser, PlannedSGD) or release is None:
         return algorithm
+    walk, most = local.optimiser.walk, math.inf
+    if rows is not None and local.optimiser.by_rows:
+        release, walk, most = replace(release, clip=Flat(rows.clip)), rows.walk(parameters), rows.most
     if budget.rounds is None:
         raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
     steps = algorithm.releases_in(budget.rounds)
     noise = release.deviation() * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
-    return replace(algorithm, local=replace(local, optimiser=SGD(float(f"{local.optimiser.walk / noise:.3g}"))))
+    rate = float(f"{min(walk / noise, most):.3g}")
+    return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

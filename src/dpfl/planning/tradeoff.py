@@ -14,7 +14,8 @@ from typing import Any
 
 from torch import nn
 
-from dpfl.algorithms import PLANNED, options_of
+from dpfl.algorithms import PLANNED
+from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, described
 from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, exact
@@ -29,8 +30,6 @@ MANY_TAUS = (1, 5, 10, 20)
 """For runs of so few rounds that five steps each would not be enough."""
 TOLERANCE = 1.05
 """Noise this close to the least is as good, and the plan that computes less is preferred."""
-CLIP, WALK = (options_of(PLANNED)[name].default for name in ("clip", "walk"))
-"""How far the noise of a whole run may carry the model (docs/auto.md), and the clip, which only goes with the rate."""
 
 ASSUMPTIONS = (
     "The unit is one sample of one client, added or removed; every client takes part in every round.",

@@ -30,6 +30,7 @@ from dpfl.node.objectives import CrossEntropy, final_layer
 from dpfl.own import refuse_unreachable
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.planning.questions import PrivateMetric, with_questions
+from dpfl.planning.rows import rows_of
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
@@ -119,7 +120,9 @@ def prepare(
     if resume:
         before = Beforehand.recorded(folder.experiment().get("resolved", {}))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant, before.spent)
-    algorithm = with_planned_rate(algorithm, budget, federation.sizes, flat.layout.trainable)
+    algorithm = with_planned_rate(
+        algorithm, budget, federation.sizes, flat.layout.trainable, rows_of(federation.train.features, federation.task)
+    )
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)

@@ -77,13 +77,18 @@ class Regression:
 
 @dataclass(frozen=True)
 class Counts:
-    """A number of events, Poisson with rate exp(s): exp(s) - y s, the part of -log p that depends on the score."""
+    """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the part of -log p that depends
+    on the score, in units of m. A score of 0 is the mean, so that training need not find it."""
 
+    mean: float = 1.0
     name = "counts"
     classes = 0
     reads = "numbers"
     outputs = 1
     headline = "deviance"
+
+    def __post_init__(self) -> None:
+        check_positive((self.mean,), "The mean of counts")
 
     def labels(self, given: Labels) -> Tensor:
         found = whole(given, "Counts")
@@ -92,18 +97,18 @@ class Counts:
         return finite(found, "Counts")
 
     def examples(self, places: int) -> Tensor:
-        return torch.tensor([0.0, 1.0, 100.0])
+        return torch.tensor([0.0, 1.0, 100.0]) * self.mean
 
     def losses(self, scores: Tensor, y: Tensor) -> Tensor:
         s = one_column(scores, y, self)
-        return _rate(s) - y * s
+        return _rate(s) - y / self.mean * s
 
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         s = one_column(scores, y, self)
-        return _rate(s) - y * s, (s.clamp(max=STEEPEST).exp() - y).reshape(scores.shape)
+        return _rate(s) - y / self.mean * s, (s.clamp(max=STEEPEST).exp() - y / self.mean).reshape(scores.shape)
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        rate = np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
+        rate = self.mean * np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
         truth = y.reshape(-1).astype(np.float64)
         return {
             "deviance": measured.poisson_deviance(rate, truth),
