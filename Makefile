@@ -18,10 +18,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes longer
-	$(BIN)/pytest -n 2 --cov=dpfl --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 --dist loadgroup --cov=dpfl --cov-report=term:skip-covered
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
 	.venv-bench/bin/python -m benchmarks.run $(ARGS)

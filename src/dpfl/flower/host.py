@@ -1,0 +1,56 @@
+"""A node as one process: the executor with what answers letters, and a SuperNode as its child, started again when it ends.
+
+    stop = threading.Event()
+    serve(supernode(folder, server, authority, key), service.answer, most, stop)      # returns after the letter at hand
+
+If this process is killed its SuperNode leaves the federation a second or so later, and the server learns it: a letter that was
+at hand is lost, and answered again when it is sent again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+
+from dpfl.flower.executor import Answer, Executor
+from dpfl.flower.messages import Unread
+from dpfl.flower.processes import Child
+
+FIRST_NAP, LAST_NAP = 0.02, 0.2
+FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
+SETTLED_SECONDS = 30.0
+
+Say = Callable[[str, str], None]
+
+
+def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
+    """`say` is told in a word what happened to the SuperNode, and its last words."""
+    executor = Executor(node.address, node.secret, answer, most)
+    try:
+        _serve(node, executor, stop, say)
+    finally:
+        node.stop()
+        executor.close()
+
+
+def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> None:
+    pause, nap, started = FIRST_PAUSE, FIRST_NAP, time.monotonic()
+    node.launch()
+    say("started", "")
+    while not stop.is_set():
+        if not node.alive():
+            pause = FIRST_PAUSE if time.monotonic() - started > SETTLED_SECONDS else min(LAST_PAUSE, 2 * pause)
+            say("ended", node.words())
+            if stop.wait(pause):
+                return
+            started = time.monotonic()
+            node.launch()
+            say("started", "")
+        try:
+            nap = FIRST_NAP if executor.step() else min(LAST_NAP, nap * 1.2)
+        except (httpx.HTTPError, Unread):
+            nap = LAST_NAP
+        stop.wait(nap)

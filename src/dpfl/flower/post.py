@@ -1,0 +1,174 @@
+"""Letters of the server over a SuperLink: in the place of a server app, by pushes and short polls.
+
+The run at the SuperLink is a wrapper without code: what a letter is about stands in the letter. Where the SuperLink is away,
+letters wait here and are sent when it is back; where it has given our wrapper up there is a new one, and what was under way is
+lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+from flwr.common.constant import SUPERLINK_NODE_ID, SubStatus
+from flwr.proto.control_pb2 import StartRunRequest
+from flwr.proto.fab_pb2 import Fab
+from flwr.proto.message_pb2 import ObjectTree
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    GetNodesRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
+
+from dpfl.engines.post import Delivery
+from dpfl.errors import DpflError
+from dpfl.flower import messages
+from dpfl.flower.messages import Token, Unread
+from dpfl.flower.processes import control, trusting
+
+WRAPPER = """[project]
+name = "dpfl"
+version = "1.0.0"
+description = "{nonce}"
+[tool.flwr.app]
+publisher = "dpfl"
+[tool.flwr.app.components]
+serverapp = "nothing:app"
+clientapp = "nothing:app"
+"""
+LIFE_SECONDS = 24 * 3600.0
+HEARTBEAT_SECONDS = 10.0
+FIRST_NAP, LAST_NAP = 0.02, 0.2
+
+T = TypeVar("T")
+
+
+class FlowerPost:
+    """A `dpfl.engines.post.Post`. Used from one thread; a second one only tells the SuperLink that we live."""
+
+    def __init__(self, server: str, authority: Path, secret: bytes, most: int) -> None:
+        self._server, self._authority, self._most = server, authority, most
+        self._token = Token()
+        self._client = messages.runtime(f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority))
+        self._run = 0
+        self._waiting: dict[str, tuple[str, bytes]] = {}
+        self._sent: dict[str, tuple[str, str]] = {}
+        self._come: list[Delivery] = []
+        self._closed = threading.Event()
+        try:
+            self._open()
+        except httpx.HTTPStatusError as error:
+            raise DpflError(
+                f"The SuperLink {server} refuses us ({error.response.status_code}); is the secret its own?"
+            ) from error
+        except httpx.HTTPError as error:
+            raise DpflError(f"The SuperLink {server} cannot be reached ({error}).") from error
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def nodes(self) -> Sequence[str]:
+        answer = self._asked(lambda: self._client.GetNodes(GetNodesRequest()))
+        return [str(node.node_id) for node in answer.nodes] if answer is not None else []
+
+    def send(self, address: str, letter: bytes) -> str:
+        ticket = uuid.uuid4().hex
+        self._waiting[ticket] = (address, letter)
+        self._push()
+        return ticket
+
+    def receive(self, seconds: float) -> list[Delivery]:
+        until, nap = time.monotonic() + seconds, FIRST_NAP
+        while True:
+            self._push()
+            self._pull()
+            come, self._come = self._come, []
+            if come or time.monotonic() >= until:
+                return come
+            time.sleep(max(0.0, min(nap, until - time.monotonic())))
+            nap = min(LAST_NAP, nap * 1.3)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._asked(lambda: self._client.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED, details="")))
+        self._client.close()
+
+    def _open(self) -> None:
+        """A run of our own at the SuperLink, taken by the hash of its wrapper, so that nobody else's is."""
+        content = _wrapper()
+        digest = hashlib.sha256(content).hexdigest()
+        self._token.text = ""
+        with control(self._server, self._authority) as client:
+            self._run = client.StartRun(StartRunRequest(fab=Fab(hash_str=digest, content=content))).run_id
+        self._token.text = self._client.AcquireTask(AcquireTaskRequest(agentapp_fab_hashes=[digest])).token
+        self._client.PullTaskInput(PullTaskInputRequest())
+
+    def _push(self) -> None:
+        for ticket, (address, letter) in list(self._waiting.items()):
+            message = messages.instruction(letter, int(address), SUPERLINK_NODE_ID, self._run, LIFE_SECONDS)
+            try:
+                name = self._asked(lambda: messages.push(self._client, message, SUPERLINK_NODE_ID))  # noqa: B023
+            except Unread:
+                name = ""
+            if name is None:
+                return
+            del self._waiting[ticket]
+            if name:
+                self._sent[name] = (ticket, address)
+            else:
+                self._come.append(Delivery(address, ticket, None))
+
+    def _pull(self) -> None:
+        if not self._sent:
+            return
+        request = PullAppMessagesRequest(message_ids=list(self._sent))
+        answer = self._asked(lambda: self._client.PullMessages(request))
+        for message, tree in zip(answer.messages_list, answer.message_object_trees, strict=True) if answer is not None else ():
+            ticket, address = self._sent.pop(message.metadata.reply_to_message_id, ("", ""))
+            if ticket:
+                self._come.append(Delivery(address, ticket, self._letter(tree)))
+
+    def _letter(self, tree: ObjectTree) -> bytes | None:
+        """None where Flower says that it was lost, or it got lost just now."""
+        try:
+            message = messages.pull(self._client, tree, SUPERLINK_NODE_ID, self._run, self._most)
+            return messages.unpacked(message.content, self._most) if message.has_content() else None
+        except (httpx.HTTPError, Unread):
+            return None
+
+    def _asked(self, call: Callable[[], T]) -> T | None:
+        """None where the SuperLink is away, or has given our run up."""
+        try:
+            return call()
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code in (401, 403) and not self._closed.is_set():
+                self._come += [Delivery(address, ticket, None) for ticket, address in self._sent.values()]
+                self._sent.clear()
+                with suppress(httpx.HTTPError):
+                    self._open()
+            return None
+        except httpx.TransportError:
+            return None
+
+    def _beat(self) -> None:
+        while not self._closed.wait(HEARTBEAT_SECONDS):
+            with suppress(httpx.HTTPError, Unread):
+                self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+
+
+def _wrapper() -> bytes:
+    """An app bundle that names no code; another one each time."""
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as bundle:
+        bundle.writestr("pyproject.toml", WRAPPER.format(nonce=uuid.uuid4().hex))
+    return buffer.getvalue()

@@ -1,0 +1,103 @@
+"""One federation of real processes on loopback for all tests of this folder: a SuperLink, and three nodes that echo letters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from dpfl.engines.post import Delivery
+from dpfl.flower.keys import ServerKeys, node_key, server_keys
+from dpfl.flower.parent import named
+from dpfl.flower.post import FlowerPost
+from dpfl.flower.processes import Child, free_port, register, superlink
+from tests.flower.echo import MOST
+
+NODES = ("north", "south", "west")
+T = TypeVar("T")
+
+
+def soon(what: Callable[[], T], seconds: float = 60.0) -> T:
+    """As soon as it is true."""
+    until = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < until, f"not within {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+class Echo:
+    """A node of the federation as a process of its own."""
+
+    def __init__(self, folder: Path, link: Child, keys: ServerKeys) -> None:
+        self.folder, self.link, self.keys = folder, link, keys
+        self.key = folder / "carrier.key"
+        self.line = node_key(self.key)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        arguments = (str(self.folder), self.link.address, str(self.keys.authority), str(self.key))
+        command = [sys.executable, "-m", "tests.flower.echo", *arguments]
+        self.process = subprocess.Popen(command, env={**os.environ, **named()}, start_new_session=True)
+
+    def supernode(self) -> int:
+        """Its process id."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return int(soon(children.read_text).split()[0])
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(20)
+
+
+class Federation:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.keys = folder, server_keys(folder / "keys")
+        self.link = superlink(folder / "link", "127.0.0.1", free_port(), self.keys)
+        self.nodes = [Echo(folder / name, self.link, self.keys) for name in NODES]
+        self.link.launch()
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+        self.link.ready()
+        for node in self.nodes:
+            register(self.link.address, self.keys.authority, node.line, node.folder.name)
+        self.post = FlowerPost(self.link.address, self.keys.authority, self.link.secret, MOST)
+        soon(lambda: len(self.post.nodes()) == len(NODES))
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.kill()
+                node.process.wait()
+        self.link.stop()
+
+    def asked(self, address: str, letter: bytes, seconds: float = 30.0) -> Delivery:
+        return self.answered(self.post.send(address, letter), seconds)
+
+    def answered(self, ticket: str, seconds: float = 30.0) -> Delivery:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for delivery in self.post.receive(1.0):
+                if delivery.ticket == ticket:
+                    return delivery
+        raise AssertionError(f"no answer within {seconds} s")
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()

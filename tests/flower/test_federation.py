@@ -1,0 +1,131 @@
+"""Letters over real processes, and what the server is told when one of them is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from dpfl.errors import DpflError
+from dpfl.flower.keys import node_key, server_keys
+from dpfl.flower.post import FlowerPost
+from dpfl.flower.processes import supernode
+from tests.flower.conftest import NODES, Echo, Federation, soon
+from tests.flower.echo import MOST
+
+pytestmark = pytest.mark.xdist_group("flower")
+
+
+def of(federation: Federation, node: Echo) -> str:
+    """A node's address: the one that goes away when the node is stopped would do, but its log says it."""
+    return soon(lambda: (node.folder / "supernode.log").read_text().split("SuperNode ID: ")[-1].split()[0])
+
+
+def test_letters_of_any_size_come_back_from_every_node(federation: Federation) -> None:
+    addresses = federation.post.nodes()
+    assert len(addresses) == len(NODES)
+    for letter in (b"", os.urandom(100_000), os.urandom(MOST)):
+        tickets = {federation.post.send(address, letter): address for address in addresses}
+        got = {}
+        until = time.monotonic() + 30
+        while len(got) < len(tickets) and time.monotonic() < until:
+            got |= {delivery.ticket: delivery for delivery in federation.post.receive(5.0)}
+        assert {ticket: (delivery.address, delivery.letter) for ticket, delivery in got.items()} == {
+            ticket: (address, letter) for ticket, address in tickets.items()
+        }
+
+
+def test_a_letter_that_is_too_large_or_fails_says_nothing(federation: Federation) -> None:
+    address = federation.post.nodes()[0]
+    assert federation.asked(address, b"x" * (MOST + 1)).letter is None
+    assert federation.asked(address, b"fail").letter is None
+    assert "something of the data" not in (federation.folder / "link" / "superlink.log").read_text()
+    assert federation.asked("12345", b"to nobody").letter is None
+    assert federation.asked(address, b"still there").letter == b"still there"
+
+
+def test_strangers_are_refused(federation: Federation, tmp_path: Path) -> None:
+    other = server_keys(tmp_path / "other")
+    node_key(tmp_path / "stranger.key")
+    known = federation.nodes[0].key
+    strangers = [
+        supernode(tmp_path / "unregistered", federation.link.address, federation.keys.authority, tmp_path / "stranger.key"),
+        supernode(tmp_path / "wrong-authority", federation.link.address, other.authority, known),
+    ]
+    try:
+        for stranger in strangers:
+            stranger.launch()
+        with pytest.raises(DpflError, match="cannot be reached"):
+            FlowerPost(federation.link.address, other.authority, federation.link.secret, MOST)
+        with pytest.raises(DpflError, match="refuses us"):
+            FlowerPost(federation.link.address, federation.keys.authority, b"another secret", MOST)
+        for stranger in strangers:
+            soon(lambda: not stranger.alive(), 30)  # noqa: B023
+            assert "Failed to initialize the connection" in stranger.words()
+    finally:
+        for stranger in strangers:
+            stranger.stop()
+    assert len(federation.post.nodes()) == len(NODES)
+
+
+def test_a_node_that_is_killed_is_lost_and_joins_again(federation: Federation) -> None:
+    node = federation.nodes[0]
+    address = of(federation, node)
+    ticket = federation.post.send(address, b"wait 60")
+    time.sleep(1.5)
+    assert node.process is not None
+    node.process.kill()
+    node.process.wait()
+    began = time.monotonic()
+    assert federation.answered(ticket, 20).letter is None
+    assert time.monotonic() - began < 15
+    node.start()
+    soon(lambda: address in federation.post.nodes())
+    assert federation.asked(address, b"again").letter == b"again"
+
+
+def test_a_supernode_that_is_killed_is_started_again(federation: Federation) -> None:
+    node = federation.nodes[1]
+    address = of(federation, node)
+    ticket = federation.post.send(address, b"wait 2")
+    os.kill(node.supernode(), signal.SIGKILL)
+    assert federation.answered(ticket, 40).letter is None
+    soon(lambda: address in federation.post.nodes(), 60)
+    assert federation.asked(address, b"again").letter == b"again"
+
+
+def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federation) -> None:
+    node = federation.nodes[2]
+    address = of(federation, node)
+    assert node.process is not None
+    processes = (node.process.pid, node.supernode())
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        ticket = federation.post.send(address, b"late")
+        began = time.monotonic()
+        assert federation.post.receive(1.0) == []
+        assert 1.0 <= time.monotonic() - began < 5.0
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+    assert federation.answered(ticket, 30).letter == b"late"
+
+
+def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) -> None:
+    address = of(federation, federation.nodes[2])
+    ticket = federation.post.send(address, b"wait 1.5")
+    time.sleep(1.0)
+    os.kill(federation.link.pid, signal.SIGKILL)
+    assert federation.post.nodes() == []
+    meanwhile = federation.post.send(address, b"sent while it was away")
+    assert federation.post.receive(0.2) == []
+    federation.link.start()
+    got = {}
+    until = time.monotonic() + 40
+    while len(got) < 2 and time.monotonic() < until:
+        got |= {delivery.ticket: delivery.letter for delivery in federation.post.receive(1.0)}
+    assert got == {ticket: b"wait 1.5", meanwhile: b"sent while it was away"}
