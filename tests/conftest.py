@@ -17,7 +17,7 @@ from hypothesis import settings
 import dpfl
 from dpfl.data import IID, Federation, Source
 from dpfl.privacy import Ledger
-from dpfl.run.folder import Row
+from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 
 # The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default looks for new ones.

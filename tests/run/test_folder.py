@@ -14,7 +14,8 @@ from dpfl.algorithms import dp_fedavg, fedavg_dp
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, NoClip, Quantile, Release
-from dpfl.run.folder import COLUMNS, Metrics, Row, RunFolder, vector_sha256, without_none, write_atomically
+from dpfl.run.folder import RunFolder, vector_sha256, without_none, write_atomically
+from dpfl.run.metrics import COLUMNS, Metrics, Row
 from dpfl.server.state import State
 from tests.conftest import MODEL, small_federation
 

@@ -32,7 +32,8 @@ from dpfl.report.compare import grouped
 from dpfl.report.curves import draw_groups
 from dpfl.report.progress import Live
 from dpfl.report.tables import runs_table, summary
-from dpfl.run.folder import Row, RunFolder
+from dpfl.run.folder import RunFolder
+from dpfl.run.metrics import Row
 from dpfl.run.train import diverging
 from tests.conftest import MODEL, StopsAfter, small_federation
 from tests.privacy.forging import debit_elsewhere

@@ -13,7 +13,8 @@ from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
 from dpfl.report.tables import statement_panel
-from dpfl.run.folder import RunFolder, figure, new_path
+from dpfl.run.folder import RunFolder, new_path
+from dpfl.run.metrics import figure
 from dpfl.run.train import Result
 
 

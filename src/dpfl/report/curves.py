@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.report.compare import Group, mean_of
-from dpfl.run.folder import Row, RunFolder
+from dpfl.run.folder import METRICS, RunFolder
+from dpfl.run.metrics import read_rows
 
 DASHES = ("-", "--", ":", "-.")
 BANDS = 6
@@ -49,7 +50,10 @@ def draw_groups(groups: Sequence[Group], path: Path) -> None:
 
 def curve(group: Group) -> list[tuple[int, float | None, Any]]:
     """Round, the largest epsilon by then, and the mean accuracy, at the rounds that all runs of the group evaluated."""
-    runs = [{row.round: row for row in _rows(RunFolder(Path(run["run"]))) if row.accuracy is not None} for run in group.runs]
+    runs = [
+        {row.round: row for row in read_rows(RunFolder(Path(run["run"])).file(METRICS)) if row.accuracy is not None}
+        for run in group.runs
+    ]
     runs = [rows for rows in runs if rows]
     if not runs:
         return []
@@ -59,14 +63,6 @@ def curve(group: Group) -> list[tuple[int, float | None, Any]]:
         spent = [row.epsilon for row in rows if row.epsilon is not None]
         points.append((round, max(spent, default=None), mean_of([row.accuracy or 0.0 for row in rows])))
     return points
-
-
-def _rows(folder: RunFolder) -> list[Row]:
-    metrics = folder.metrics()
-    try:
-        return metrics.rows()
-    finally:
-        metrics.close()
 
 
 def colours(count: int) -> list[Any]:

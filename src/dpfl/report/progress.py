@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.folder import Row, figure
+from dpfl.run.metrics import Row, figure
 
 
 class Live:

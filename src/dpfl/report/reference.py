@@ -8,7 +8,7 @@ from types import MappingProxyType
 from dpfl.algorithms import ALGORITHMS
 from dpfl.algorithms.catalog import describe_one
 from dpfl.data.partition import NAMES
-from dpfl.run.folder import COLUMNS
+from dpfl.run.metrics import COLUMNS
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {

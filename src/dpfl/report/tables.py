@@ -12,7 +12,8 @@ from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.folder import RunFolder, figure
+from dpfl.run.folder import RunFolder
+from dpfl.run.metrics import figure
 
 
 def statement_panel(privacy: PrivacyStatement) -> Panel:

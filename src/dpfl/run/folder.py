@@ -8,11 +8,10 @@ import hashlib
 import json
 import os
 import secrets
-import sqlite3
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -25,37 +24,13 @@ from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
+from dpfl.run.metrics import Metrics
 from dpfl.server.state import State
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from dpfl.data.schema import Schema
-
-
-@dataclass(frozen=True)
-class Row:
-    """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound while the run goes on."""
-
-    round: int
-    steps: int
-    iterations: int
-    clients: int
-    accuracy: float | None
-    loss: float | None
-    epsilon: float | None
-    clip: float | None
-    bytes: int
-    seconds: float
-    headline: float | None = None
-
-
-COLUMNS = tuple(Row.__dataclass_fields__)
-
-
-def figure(name: str, value: float | None) -> str:
-    """A metric as people read it."""
-    return f"{name} {'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
 
 
 def write_atomically(path: Path, content: bytes, private: bool = False) -> None:
@@ -76,6 +51,7 @@ def new_path(name: str) -> Path:
     return Path("runs") / f"{name.replace(':', '.')}-{now}-{secrets.token_hex(2)}"
 
 
+METRICS = "metrics.sqlite"
 MEMORY = "memory."
 """Before the names of what a step policy remembers."""
 
@@ -253,7 +229,7 @@ class RunFolder:
         return hashlib.sha256(b"".join(weights)).hexdigest()
 
     def metrics(self) -> Metrics:
-        return Metrics(self.file("metrics.sqlite"))
+        return Metrics(self.file(METRICS))
 
 
 WRITTEN: dict[str, dict[str, tuple[type, ...]]] = {
@@ -307,50 +283,6 @@ def _level(release: Release | None) -> float | None:
 
 def _with_level(release: Release | None, level: float | None) -> Any:
     return release if release is None or level is None else replace(release, clip=replace(release.clip, level=level))  # type: ignore[type-var]
-
-
-class Metrics:
-    """A table of rounds, in SQLite while the run goes on and in Parquet for whoever wants it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            self._connection = sqlite3.connect(path, isolation_level=None)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = OFF")
-            columns = ", ".join(f"{name} {'INTEGER PRIMARY KEY' if name == 'round' else ''}" for name in COLUMNS)
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS rounds ({columns})")
-        except sqlite3.Error as error:
-            raise DpflError(f"The metrics {path} cannot be opened ({error}); move the file away, then resume.") from error
-
-    def add(self, row: Row) -> None:
-        marks = ", ".join("?" * len(COLUMNS))
-        try:
-            self._connection.execute(f"INSERT OR REPLACE INTO rounds VALUES ({marks})", tuple(asdict(row).values()))
-        except sqlite3.Error as error:
-            raise DpflError(f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume.") from error
-
-    def forget_after(self, round: int) -> None:
-        """Rounds that were begun before a crash and are made again."""
-        self._connection.execute("DELETE FROM rounds WHERE round > ?", (round,))
-
-    def last_round(self) -> int:
-        """0 where there is none."""
-        return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
-
-    def rows(self) -> list[Row]:
-        names = ", ".join(COLUMNS)
-        return [Row(*values) for values in self._connection.execute(f"SELECT {names} FROM rounds ORDER BY round")]
-
-    def export(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-
-        rows = self.rows()
-        parquet.write_table(pa.table({name: [getattr(row, name) for row in rows] for name in COLUMNS}), path)
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def without_none(value: Any) -> Any:

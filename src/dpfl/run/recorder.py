@@ -19,7 +19,8 @@ from dpfl.models.evaluation import scored
 from dpfl.models.flat import evaluating
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.run.accounts import Meter
-from dpfl.run.folder import Metrics, Row, RunFolder
+from dpfl.run.folder import RunFolder
+from dpfl.run.metrics import Metrics, Row
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import METRIC, PAST_NOISE, State
 from dpfl.tasks import intervals

@@ -19,7 +19,8 @@ from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
 from dpfl.planning.questions import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
-from dpfl.run.folder import Row, figure, vector_sha256
+from dpfl.run.folder import vector_sha256
+from dpfl.run.metrics import Row, figure
 from dpfl.run.prepare import Host, Job, prepare
 from dpfl.run.recorder import Progress, Silent
 
