@@ -212,7 +212,7 @@ def test_who_does_not_answer_is_named_and_the_others_have_the_mean(train, tiny, 
 
     monkeypatch.setattr(Node, "_answer", broken)
     result = train(tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1)
-    assert list(result.lost) == ["before round 1, client 1: OSError: no disk"]
+    assert list(result.lost) == ["before round 1, client 1: it failed (OSError), its own log says why"]
     truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)
     assert (result.module.centre.running_mean - truth).norm() < 0.02
     assert spent(result.folder / "ledger") == [[1, 1]] * 3, "it was debited before it failed"

@@ -19,7 +19,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.node.node import Site
 from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local, Order, Task
+from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers
@@ -122,13 +122,17 @@ def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(crowd: tuple[
     assert all(torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True))
 
 
-def test_a_client_that_raises_costs_its_own_reply(workers: Workers, alone: InProcess) -> None:
+def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
+    workers: Workers, alone: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault: the text of an exception, which may hold samples, was sent to the server."""
     for engine in (workers, alone):
-        replies = engine.run(order(0, 5, 2, round=20))
-        assert [bool(reply.failed) for reply in replies] == [False, True, False]
-        assert "an unlucky image" in replies[1].failed
-        assert replies[1].update is None
-        assert not replies[1].diverged
+        for round in (20, 21):
+            replies = engine.run(order(0, 5, 2, round=round))
+            assert [bool(reply.failed) for reply in replies] == [False, True, False]
+            assert "an unlucky image" not in repr(replies)
+            assert replies[1] == Reply(5, failed="it failed (ValueError), its own log says why")
+    assert [record.getMessage() for record in caplog.records] == ["Client 5 failed in round 21: ValueError: an unlucky image"]
 
 
 def test_a_refusal_comes_back_as_a_refusal_from_any_engine(workers: Workers, alone: InProcess) -> None:

@@ -71,6 +71,9 @@ def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: Task) -> None
 
 
 NEVER = {
+    "no step": replace(PRIVATE, steps=0),
+    "less than no step": replace(PRIVATE, steps=-1),
+    "no step and an upload": replace(PLAIN, steps=0, upload=FOR_A_CLIENT),
     "a slope beside an upload": replace(PRIVATE, samples=BATCHES, upload=FOR_A_CLIENT, slope=True),
     "noise for less than a sample moves": replace(PLAIN, upload=FOR_A_SAMPLE),
     "batches whose rate tells how many samples there are": replace(PRIVATE, samples=replace(SAMPLES, sampling=PoissonSize(4))),

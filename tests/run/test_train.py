@@ -669,6 +669,30 @@ def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
     assert counts(result.folder / "ledger") == [12, 9, 12, 12]
 
 
+class FailsOnImages(nn.Module):
+    """Not on zeros, nor on random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(784, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.any() and len(x[0].unique()) < 700:
+            raise ValueError("an image of a digit")
+        return self.head(x.flatten(1))
+
+
+def test_a_first_round_that_fails_everywhere_names_its_cause_once_and_keeps_the_words_in_the_log(
+    train: Train, federation: Federation, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(DpflError) as refused:
+        train(federation, SOUND, rounds=1, model=FailsOnImages())
+    assert str(refused.value) == "No reply of round 1 can be used: it failed (ValueError), its own log says why."
+    assert [record.getMessage() for record in caplog.records if record.name == "dpfl"] == [
+        "Client 0 failed in round 1: ValueError: an image of a digit"
+    ]
+
+
 def test_mixed_kinds_of_sampling_on_one_ledger_are_refused_before_training(
     train: Train, crowd: Federation, tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ class InProcess:
             return [self._reply(order, task, row) for task, row in zip(order.tasks, self._updates, strict=False)]
 
     def _reply(self, order: Order, task: Task, row: Tensor) -> Reply:
-        reply = _work(self._node, task, order.vector, order.corrections.get(task.client))
+        reply = self._node.reply(task, order.vector, order.corrections.get(task.client))
         return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
     def close(self) -> None:
@@ -68,16 +68,6 @@ class InProcess:
 def _room(updates: Tensor, clients: int) -> Tensor:
     """A row a client; memory that was used before costs less than new pages."""
     return updates if len(updates) >= clients else torch.empty(clients, updates.shape[1])
-
-
-def _work(node: Node, task: Task, vector: Tensor, correction: Tensor | None) -> Reply:
-    """A client's failure costs that client's reply, not the round; what the user must mend ends the run."""
-    try:
-        return node.work(task, vector, correction)
-    except DpflError:
-        raise
-    except Exception as error:
-        return Reply(task.client, failed=f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
@@ -105,7 +95,7 @@ def _serve(station: _Station, connection: Connection) -> None:
         while True:
             task, correction = connection.recv()
             added = None if correction is None else torch.from_numpy(correction)
-            reply, slot = _work(node, task, vector, added), next(slots)
+            reply, slot = node.reply(task, vector, added), next(slots)
             if reply.update is not None:
                 slot.copy_(reply.update)
                 reply = replace(reply, update=None)

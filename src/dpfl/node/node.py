@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dpfl import tasks
+from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import Buildable, FlatModel
 from dpfl.models.flat import evaluating
@@ -30,6 +32,8 @@ from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.randomness import scoped
 from dpfl.privacy.surveys import AnySurvey
 from dpfl.tasks.noisy import counted
+
+_log = logging.getLogger("dpfl")
 
 OPEN_LEDGERS = 256
 DIGESTED = 256
@@ -69,7 +73,29 @@ class Node:
         self._epochs: dict[int, int] = {}
         self._digests: dict[int, str] = {}
         self._digested: tuple[Tensor, str] | None = None
+        self._logged: set[str] = set()
         self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
+
+    def reply(self, task: Task, vector: Tensor, correction: Tensor | None = None) -> Reply:
+        """A client's failure costs that client's reply, not the round; what the user must mend ends the run.
+
+        The words of a failure may hold data of the client, so that they go to the log of its own machine and nowhere else.
+        """
+        try:
+            return self.work(task, vector, correction)
+        except DpflError:
+            raise
+        except Exception as error:
+            self._tell(task, error)
+            return Reply(task.client, failed=f"it failed ({type(error).__name__}), its own log says why")
+
+    def _tell(self, task: Task, error: Exception) -> None:
+        """Every cause once, whoever has it."""
+        cause = f"{type(error).__name__}: {error}"
+        if cause not in self._logged:
+            self._logged.add(cause)
+            _log.warning("Client %d failed in round %d: %s", task.client, task.round + 1, cause)
+            _log.debug("Where it failed:", exc_info=error)
 
     def work(self, task: Task, vector: Tensor, correction: Tensor | None = None) -> Reply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
