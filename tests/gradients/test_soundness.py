@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dpfl.data.schema import Features
 from dpfl.errors import DpflError
 from dpfl.gradients import products
 from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.rules import embedding
-from dpfl.models import FlatModel
+from dpfl.models import FlatModel, from_module
+from dpfl.models.columns import on_columns
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip
 
 
@@ -101,6 +104,54 @@ def test_a_mixture_of_words_is_refused(words: Tensor) -> None:
 
     with pytest.raises(DpflError, match="mixes the samples"):
         ClippedGradients(FlatModel(Words()))(words, torch.zeros(len(words), dtype=torch.long), clip(1))
+
+
+class Watching(nn.Module):
+    """Keeps what it is given, and takes some of it for the places of words."""
+
+    def __init__(self, words: int = 0, mixes: bool = False, takes_codes: bool = False) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(7, 2), nn.Linear(2 * words or 5, CLASSES)
+        self.words, self.mixes, self.takes_codes = words, mixes, takes_codes
+        self.seen: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(x.detach().clone())
+        found = self.table(x[:, : self.words].long()).flatten(1) if self.words else x
+        return self.head(found - found.mean(0) if self.mixes else found)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "tokens", "numbers that stand for words"])
+def test_what_is_tried_before_private_data_is_none_of_it(kind: str) -> None:
+    """Fault: the range of the samples was taken from the first batch, so that a refusal could tell of it."""
+    seen = []
+    for seed in (1, 2):
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(7, (4, 5), generator=generator)
+        x = {"numbers": seed * torch.rand(4, 5, generator=generator), "tokens": drawn}.get(kind, drawn.float())
+        module = Watching(words=0 if kind == "numbers" else 5)
+        refuse_mixing(FlatModel(module), x)
+        seen.append(torch.stack([part.sum(0).float() for part in module.seen]))
+    assert torch.equal(*seen)
+
+
+@pytest.mark.parametrize("takes_codes", [True, False])
+@pytest.mark.parametrize("numbers", [0, 2])
+def test_a_mixture_of_codes_is_refused(numbers: int, takes_codes: bool) -> None:
+    """Of a table that may have no numbers: a row that differs in its codes alone is another."""
+    words = 3 if takes_codes else 0
+    module = Watching(words, mixes=True, takes_codes=takes_codes)
+    if not takes_codes:
+        module.head = nn.Linear(numbers + 15, CLASSES)
+    described = on_columns(from_module(module), Features(numbers, (7, 6, 2)))
+    model = FlatModel(described.build((numbers + 3,), CLASSES, seed=0))
+    with pytest.raises(DpflError, match="mixes the samples"):
+        refuse_mixing(model, torch.zeros(4, numbers + 3))
+    module.mixes = False
+    refuse_mixing(
+        FlatModel(on_columns(from_module(module), Features(numbers, (7, 6, 2))).build((numbers + 3,), CLASSES, 0)),
+        torch.zeros(4, numbers + 3),
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e30, float("nan")])

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 import dpfl
-from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl
+from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, moon, pe_dpfl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, cnn
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
+from dpfl.run.prepare import check
 from dpfl.run.rehearsal import rehearse
 from dpfl.tasks import MultiClass
 
@@ -113,3 +114,14 @@ def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(train: T
             return self.head(flat / flat.norm(dim=1, keepdim=True))
 
     assert train(federation, Algorithm("plain", Local(SGD(0.1)), fedavg().steps), rounds=1, model=Normalised()).rounds == 1
+
+
+@pytest.mark.parametrize("system", [moon(), pe_dpfl(noise_multiplier=1.0)], ids=lambda system: system.name)
+def test_a_model_whose_last_layer_counts_is_tried_on_no_sample(federation: Federation, system: Algorithm) -> None:
+    """Fault: the first sample of the first client was, without a word in any ledger."""
+    seen = []
+    module = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    module[0].register_forward_hook(lambda layer, given, made: seen.append(given[0].clone()))
+    check(system, federation, dpfl.Budget(rounds=1), FlatModel(module, federation.task))
+    assert seen
+    assert not any(x.any() for x in seen)

@@ -53,7 +53,7 @@ class LayerPass:
     def _probe_dimensions(self, x: Tensor) -> None:
         """The rules take the first dimension for the samples: true of one batch by chance, of two sizes by design."""
         for size in (2, 3):
-            rows = random_rows(x, size)
+            rows = random_rows(self.model, x, size)
             with torch.enable_grad(), recording(self.layers) as records:
                 first = checked_scores(self.model.module(self.model.arrange(rows)), size)[:1].square().sum()
             for record in records:

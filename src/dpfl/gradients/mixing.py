@@ -11,37 +11,62 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import checked_scores
 from dpfl.models import FlatModel
+from dpfl.models.columns import coded
 from dpfl.models.flat import evaluating
 
 SIZE = 3
 # Other samples may not move a score at all; another batch size may choose other kernels, which round differently.
 _TOLERANCE = 1e-5
 _SIZE_TOLERANCE = 1e-3
-_LARGEST = 1e4
+_WIDE = 10.0
 
 
 def refuse_mixing(model: FlatModel, x: Tensor) -> None:
-    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others' scores must not move."""
-    rows, others = random_rows(x), random_rows(x.flip(0), seed=1)
-    if torch.equal(rows, others):
-        others = torch.zeros_like(rows) if rows.any() else torch.ones_like(rows)
+    """Changes each sample of a small batch in turn, in training and in evaluation mode; the others' scores must not move.
+
+    The samples are random, of the shape and kind of those in x: what is refused says nothing of private data.
+    """
     with untouched(model):
+        rows, others = random_rows(model, x), _other_rows(model, x)
         for mode in modes(model.module):
             with mode:
                 _refuse_influence(model, rows, others)
                 _refuse_dependence_on_size(model, rows)
 
 
-def random_rows(x: Tensor, size: int = SIZE, seed: int = 0) -> Tensor:
-    """Samples of the shape and range of those in x: random numbers, or, for whole numbers, some sample's in each place."""
-    generator = torch.Generator().manual_seed(seed)
+def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
+    """Numbers from 0 to 1, tokens that the task has, codes that a table declares."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (size, *x.shape[1:])
     if not x.is_floating_point():
-        chosen = torch.randint(len(x), (size, *x.shape[1:]), generator=generator)
-        return x.gather(0, chosen.to(x.device))
-    values = x.detach().nan_to_num().clamp(-_LARGEST, _LARGEST)
-    low, high = (float(values.min()), float(values.max())) if values.numel() else (0.0, 0.0)
-    width = high - low or 1.0
-    return (low + width * torch.rand(size, *x.shape[1:], generator=generator)).to(x)
+        return torch.randint(_tokens(model), shape, generator=generator).to(x)
+    rows = torch.rand(shape, generator=generator)
+    for place, count in coded(model.module).items():
+        rows[:, place] = torch.randint(count, (size,), generator=generator).float()
+    return rows.to(x)
+
+
+def _other_rows(model: FlatModel, x: Tensor) -> Tensor:
+    """Unlike in every place, and wide, as samples may be; whole numbers where the model takes no others."""
+    rows = random_rows(model, x)
+    if not x.is_floating_point():
+        return (rows + 1) % _tokens(model)
+    others = _WIDE * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1)).to(rows)
+    for place, count in coded(model.module).items():
+        others[:, place] = (rows[:, place] + 1) % count
+    try:
+        _scores(model, others)
+    except DpflError:
+        raise
+    except Exception:  # the user's own code can fail in any way
+        return torch.randint(_tokens(model), rows.shape, generator=torch.Generator().manual_seed(1)).to(rows)
+    return others
+
+
+def _tokens(model: FlatModel) -> int:
+    """How many there are: as many as the task has, or as the smallest table of words."""
+    words = [layer.num_embeddings for layer in model.module.modules() if isinstance(layer, nn.Embedding)]
+    return min([*words, *([model.task.outputs] if model.task and model.task.reads == "tokens" else [])], default=2)
 
 
 def modes(module: nn.Module) -> tuple[AbstractContextManager[None], ...]:
@@ -78,7 +103,7 @@ def refusal(what: str) -> DpflError:
 def _scores(model: FlatModel, rows: Tensor, seed: int = 0) -> tuple[Tensor, list[Tensor]]:
     """Scores, and the buffers as they are after the forward pass, which starts from the same buffers and random state."""
     before = [(buffer, buffer.clone()) for buffer in model.module.buffers()]
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # alone: torch.manual_seed writes down the stack for every other device
     scores = checked_scores(model.module(model.arrange(rows)), len(rows))
     after = [buffer.clone() for buffer, _ in before]
     for buffer, value in before:

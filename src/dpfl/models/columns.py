@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.models.catalog import Model
+
+CODED = "coded_columns"
 
 
 class Described(Protocol):
@@ -110,6 +112,11 @@ class OnColumns:
         return self.model.options
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        module = self._built(classes, seed)
+        vars(module)[CODED] = dict(enumerate(self.levels, self.numbers))
+        return module
+
+    def _built(self, classes: int, seed: int) -> nn.Module:
         width = dict(self.options).get("embedding")
         if isinstance(self.model, Model) and isinstance(width, int):
             return self._embedded(self.model, width, classes, seed)
@@ -130,3 +137,9 @@ class OnColumns:
 def on_columns(model: Described, features: Features | None) -> Described:
     """The model as it is for samples of another kind than rows of a table."""
     return model if features is None else OnColumns(model, features.numbers, features.levels, features.paid)
+
+
+def coded(module: nn.Module) -> Mapping[int, int]:
+    """Which places of a row hold codes, and of how many levels; none where the module is not on a table."""
+    found: Mapping[int, int] = vars(module).get(CODED, {})
+    return found

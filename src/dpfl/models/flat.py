@@ -102,7 +102,7 @@ class FlatModel:
         if x.dim() != 4 or not x.is_floating_point() or not len(x):
             return x
         if self._takes_channels_last is None:
-            self._takes_channels_last = self._try_channels_last(x[:1])
+            self._takes_channels_last = self._try_channels_last(x.new_zeros(2, *x.shape[1:]))
         return _channels_last(x) if self._takes_channels_last else x
 
     def _try_channels_last(self, x: Tensor) -> bool:
@@ -111,7 +111,7 @@ class FlatModel:
             return False
         try:
             with evaluating(self.module):
-                self.module(_channels_last(x.expand(2, -1, -1, -1)))
+                self.module(_channels_last(x))
         except RuntimeError:
             return False
         return True

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -307,8 +308,9 @@ def _digest(array: np.ndarray) -> str:
     return hashlib.sha256(array.astype(np.float32).tobytes()).hexdigest()
 
 
+@cache
 def code_sha256() -> str:
-    """Of the package as it is installed: every Python file with its path."""
+    """Of the package as it is installed: every Python file with its path; once a process, which runs what it has read."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
         content = path.read_bytes()

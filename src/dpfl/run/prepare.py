@@ -238,7 +238,7 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
         )
     if algorithm.local.objective != CrossEntropy():
         with evaluating(model.module):
-            final_layer(model, federation.train.x[:1])
+            final_layer(model, federation.train.x.new_zeros(1, *federation.shape))
     _check_centre(algorithm, federation, model)
     algorithm.clients.sampling.draw(len(federation.sizes), Keyed(0).generator("check"))
     _check_batches(algorithm, federation)
