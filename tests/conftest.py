@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,11 @@ from dpfl.run.recorder import Silent
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+
+# Ledgers wait for the disk at every debit, as they must; where memory holds the tests' files, nobody waits.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2**31:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # Tests run in a process a core: a second thread in each would wait for the other's, in a loop.
 torch.set_num_threads(1)

@@ -259,14 +259,14 @@ def test_a_finished_run_can_be_resumed_and_stays_what_it_is(capsys, tmp_path):
 
 
 def test_a_second_run_on_the_same_ledger_gets_only_what_is_left(capsys, tmp_path):
-    shared = ["--set", f"privacy.ledger={tmp_path / 'ledger'}", "--set", "budget.epsilon=6"]
-    _, out, _ = dpfl(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=60", "--out", tmp_path / "a", "--json")
+    shared = ["--set", f"privacy.ledger={tmp_path / 'ledger'}", "--set", "budget.epsilon=3"]
+    _, out, _ = dpfl(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=8", "--out", tmp_path / "a", "--json")
     first = json.loads(out)
     assert first["stopped_by"] == "rounds"
     _, out, _ = dpfl(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=2000", "--out", tmp_path / "b", "--json")
     second = json.loads(out)
     assert second["stopped_by"] == "epsilon"
-    assert first["privacy"]["proven"] < second["privacy"]["proven"] <= 6
+    assert first["privacy"]["proven"] < second["privacy"]["proven"] <= 3
     assert "no budget left" in refused(capsys, "run", *SMALL, *shared, "--set", "budget.rounds=1", "--out", tmp_path / "c")
 
 

@@ -426,7 +426,7 @@ def start(context, target, *arguments):
 
 def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(path):
     open_ledger(path, limit=LIMIT).close()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     together = context.Barrier(2)
     workers = [start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)]
     for process, _ in workers:
@@ -438,8 +438,7 @@ def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(
 
 
 def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(tmp_path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.privacy.workers"])
+    context = multiprocessing.get_context("fork")
     moments = random.Random(0)
     for attempt in range(10):
         path, log = tmp_path / f"{attempt}.sqlite", tmp_path / f"{attempt}.log"
@@ -465,7 +464,7 @@ def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(t
 
 def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
     fill(path, 50)
-    context = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context("fork")
     process, receiver = start(context, debit_until_the_disk_is_full, path, 150_000)
     process.join(60)
     won, errors, seen = receiver.recv()

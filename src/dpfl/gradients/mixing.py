@@ -55,7 +55,8 @@ def _other_rows(model: FlatModel, x: Tensor) -> Tensor:
     for place, count in coded(model.module).items():
         others[:, place] = (rows[:, place] + 1) % count
     try:
-        _scores(model, others)
+        with evaluating(model.module):
+            _scores(model, others)
     except DpflError:
         raise
     except Exception:  # the user's own code can fail in any way
