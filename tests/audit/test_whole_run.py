@@ -21,14 +21,14 @@ def test_one_run_with_many_canaries_finds_some_of_what_is_spent() -> None:
 @pytest.mark.parametrize(
     ("made", "truth"),
     [
-        (custom(sampling_rate=1.0, noise_multiplier=1.0), 9.997256),
-        (ldp_fl(noise_multiplier=1.0), 9.997256),
-        (hw_dpfl(noise_multiplier=1.0), 9.997256),
+        (custom(sampling_rate=1.0, noise_multiplier=1.0), 6.572970),
+        (ldp_fl(noise_multiplier=1.0), 6.572970),
+        (hw_dpfl(noise_multiplier=1.0), 6.572970),
     ],
     ids=["steps", "uploads of clients", "uploads of samples"],
 )
-def test_four_rounds_with_one_canary_are_told_apart_within_the_proof(made: Algorithm, truth: float) -> None:
-    measured = many_runs(made, 4, 1e-5, 200, 0.95, Keyed(0))
+def test_two_rounds_with_one_canary_are_told_apart_within_the_proof(made: Algorithm, truth: float) -> None:
+    measured = many_runs(made, 2, 1e-5, 200, 0.95, Keyed(0))
     assert 1.0 < measured.epsilon < truth
 
 

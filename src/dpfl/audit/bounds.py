@@ -91,8 +91,7 @@ class SampledGaussian:
     def delta(self, epsilon: float) -> float:
         """P(x > t) - e^eps Q(x > t), with t where the likelihood ratio, which grows, is e^eps."""
         low, high = -60.0 - self.mu, 60.0 + self.mu + (epsilon + 60.0) / self.mu
-        for _ in range(200):
-            middle = (low + high) / 2
+        while low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if self._log_ratio(middle) < epsilon else (low, middle)
         above, below = (self._log_mixture(log_ndtr, mean, -high) for mean in self._means)
         return float(np.exp(above) - np.exp(min(epsilon + below, 700.0)))
