@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -25,10 +25,13 @@ from dpfl.node.optimisers import SGD
 from dpfl.node.refusals import SENTENCES, Bad, Reason
 from dpfl.node.task import Local, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.release import Upload
+from dpfl.privacy.surveys import AnySurvey
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from tests.conftest import MODEL
 from tests.node.ordered import tasks_of
@@ -89,6 +92,21 @@ def test_surveys_are_among_them(crowd: Federation) -> None:
     )
     asked = {wire.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
     assert "0/survey:MeanSurvey" in asked
+
+
+def test_every_survey_can_travel() -> None:
+    asked = {
+        "Survey": Survey(2.0),
+        "MeanSurvey": MeanSurvey(2.0, True),
+        "ColumnSurvey": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
+    }
+    assert set(asked) == {kind.__name__ for kind in get_args(AnySurvey)} == set(wire.SURVEYS)
+    for survey in asked.values():
+        task = replace(TASK, survey=survey)
+        assert repr(wire.task_from_words(again(wire.task_to_words(task)))) == repr(task)
+    for odd in (replace(asked["ColumnSurvey"], binned=((0, 10**9),)), replace(asked["ColumnSurvey"], places=(-1,))):
+        with pytest.raises(Bad):
+            wire.task_to_words(replace(TASK, survey=odd))
 
 
 FINITE = st.floats(1e-6, 1e6)

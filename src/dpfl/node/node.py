@@ -249,7 +249,7 @@ class Node:
         randomness = self.site.randomness
         if debits and isinstance(randomness, Keyed):
             if client not in self._epochs:
-                self._epochs[client] = self._ledger(client).epoch(self.site.run)
+                self._epochs[client] = self.ledger(client).epoch(self.site.run)
             randomness = Keyed(randomness.seed, self._epochs[client])
         return scoped(randomness, name) if name else randomness
 
@@ -258,7 +258,7 @@ class Node:
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
         entry, ledgers = f"{self.site.run}/{name}{fresh}", self.site.ledgers
         assert ledgers is not None
-        ledger = self._ledger(task.client)
+        ledger = self.ledger(task.client)
         return ledger.begin(self.site.run, entry, event, count, ledgers.limit, task.horizon, ledgers.shares)
 
     def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
@@ -286,7 +286,7 @@ class Node:
             self._digests[client] = digest.hexdigest()
         return self._digests[client]
 
-    def _ledger(self, client: int) -> Ledger:
+    def ledger(self, client: int) -> Ledger:
         if client not in self._ledgers:
             if len(self._ledgers) >= OPEN_LEDGERS:
                 self._ledgers.pop(next(iter(self._ledgers))).close()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from dpfl.node.refusals import Reason
 from dpfl.node.task import Task, moved_by_a_sample
 
 
@@ -20,8 +21,15 @@ class Policy:
 
     def refusal(self, task: Task) -> str:
         """Why the owner will not do this task; empty where it will."""
-        broken = SURVEYS if task.survey else TASKS
-        return next((f"Its owner refuses {what}." for asked, what in broken if asked(self, task)), "")
+        return next((f"Its owner refuses {what}." for what, _ in self._broken(task)), "")
+
+    def reason(self, task: Task) -> Reason | None:
+        """The same in one word."""
+        return next((reason for _, reason in self._broken(task)), None)
+
+    def _broken(self, task: Task) -> Iterator[tuple[str, Reason]]:
+        rules = SURVEYS if task.survey else TASKS
+        return ((what, reason) for asked, what, reason in rules if asked(self, task))
 
 
 def _private(task: Task) -> bool:
@@ -35,38 +43,48 @@ def _unbounded(task: Task) -> bool:
     return not upload.covers(min(upload.apart, moved_by_a_sample(task.local, task.samples, task.steps)))
 
 
-Objection = tuple[Callable[[Policy, Task], object], str]
+Objection = tuple[Callable[[Policy, Task], object], str, Reason]
 
 SURVEYS: tuple[Objection, ...] = (
     (
         lambda own, task: task.survey and task.survey.trusted and not own.trusted,
         "a question of a server that it does not trust",
+        Reason.NOT_TRUSTED,
     ),
     (
         lambda own, task: task.survey and task.survey.exact and not task.survey.trusted and not own.raw,
         "a question whose answer has no noise",
+        Reason.RAW_VALUES,
     ),
 )
 
 TASKS: tuple[Objection, ...] = (
-    (lambda own, task: task.steps < 1, "a task of less than one step"),
-    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values"),
+    (lambda own, task: task.steps < 1, "a task of less than one step", Reason.BAD_WORDS),
+    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", Reason.RAW_VALUES),
     (
         lambda own, task: task.samples and task.samples.private and task.samples.realised and not own.raw,
         "a task that divides by the batch that was drawn",
+        Reason.RAW_VALUES,
     ),
     (
         lambda own, task: not _private(task) and task.clients.private and not own.trusted,
         "a task that leaves the noise to a server that it does not trust",
+        Reason.NOT_TRUSTED,
     ),
-    (lambda own, task: not _private(task) and not task.clients.private and not own.bare, "a task without noise"),
+    (
+        lambda own, task: not _private(task) and not task.clients.private and not own.bare,
+        "a task without noise",
+        Reason.WITHOUT_NOISE,
+    ),
     (
         lambda own, task: task.slope and not (task.samples and task.samples.private and not task.upload),
         "a slope that the noise of the steps does not cover",
+        Reason.UNCOVERED,
     ),
     (
         lambda own, task: _private(task) and task.samples and task.samples.sampling.counts,
         "batches that are drawn by how many samples it has",
+        Reason.UNCOVERED,
     ),
-    (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it"),
+    (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it", Reason.UNCOVERED),
 )

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     OTHER_UNIT = "other-unit"
     SIZE_NOT_EXACT = "size-not-exact"
     LEDGER = "ledger"
+    NO_ROOM = "no-room"
     DIVERGED = "diverged"
     FAILED = "failed"
 
@@ -81,6 +82,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
     Reason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
     Reason.LEDGER: "The node's ledger cannot be used now.",
+    Reason.NO_ROOM: "The node's disk has no room for a reply.",
     Reason.DIVERGED: "Training left all bounds.",
     Reason.FAILED: "The node failed; its own log says at what.",
 }

@@ -20,10 +20,12 @@ from dpfl.node.optimisers import SGD, AdaGrad, Adam, Momentum
 from dpfl.node.refusals import SENTENCES, Bad, Reason
 from dpfl.node.task import Local, Reply, Task
 from dpfl.privacy.clip import Flat, Model, NoClip, PerLayer, PublicMedian, Quantile
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.noise import AtLeast, Gaussian
 from dpfl.privacy.release import Release, Upload
 from dpfl.privacy.sampling import All, Cyclic, FixedCohort, FixedSize, Poisson, PoissonSize
@@ -41,6 +43,8 @@ LARGEST = 1e30
 MOST_WHOLE = 1_000_000_000
 MOST_LISTED = 100_000
 MOST_TEXT = 64
+MOST_PLACES, MOST_BINS = 10_000, 1_000
+"""Of a survey of columns, whose answer has a number for each."""
 RAW = ("answer", "distance", "gradient", "gradients", "losses", "slope")
 """What a node may say beside an update."""
 
@@ -77,13 +81,19 @@ def optional(form: Form) -> Form:
     return lambda value: None if value is None else form(value)
 
 
-def listed(form: Form) -> Form:
+def listed(form: Form, most: int = MOST_LISTED) -> Form:
     def found(value: Any) -> tuple[Any, ...]:
-        if type(value) is not list or len(value) > MOST_LISTED:
+        if type(value) is not list or len(value) > most:
             refuse()
         return tuple(form(one) for one in value)
 
     return found
+
+
+def _binned(value: Any) -> tuple[int, int]:
+    if type(value) is not list or len(value) != 2:
+        refuse()
+    return whole(0, MOST_PLACES)(value[0]), whole(1, MOST_BINS)(value[1])
 
 
 def part(known: Parts) -> Form:
@@ -144,7 +154,21 @@ NOISES = _parts(
 SURVEYS = _parts(
     (Survey, {"multiplier": optional(number), "trusted": truth, "secure": truth}),
     (MeanSurvey, {"multiplier": number, "secure": truth}),
-)
+    (
+        ColumnSurvey,
+        {
+            "multiplier": number, "numbers": whole(0, MOST_PLACES), "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
+            "binned": listed(_binned, MOST_PLACES), "secure": truth,
+        },
+    ),
+    (
+        MetricSurvey,
+        {
+            "multiplier": number, "numbers": whole(0, MOST_PLACES), "cells": whole(0, MOST_PLACES), "most": number,
+            "held_out": number, "secure": truth,
+        },
+    ),
+)  # fmt: skip
 RELEASE: Mapping[str, Form] = {
     "sampling": part(SAMPLINGS), "clip": part(CLIPS), "noise": optional(part(NOISES)), "shared_by": optional(whole(2)),
     "realised": truth,

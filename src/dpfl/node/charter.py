@@ -1,0 +1,243 @@
+"""The policy of a node, as its owner writes it (policy.toml): whose data, whose orders, how much, and what may leave."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dpfl import models
+from dpfl.data.names import checked_names
+from dpfl.errors import DpflError
+from dpfl.node.policy import Policy
+from dpfl.own import is_path
+from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
+from dpfl.privacy.budget import MOST_ROUNDS
+from dpfl.privacy.events import ADD_REMOVE
+from dpfl.privacy.limit import Share
+
+SEED = "DPFL_TEST_KEYED_SEED"
+"""In the node's own environment, beside tell.entropy = "keyed": for tests, since whoever knows a seed can take noise away."""
+YEAR = 365.0
+ANY = "*"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Server(_Section):
+    """Where it is, the certificate of its authority, and the key that Flower lets this node in by."""
+
+    address: str = "127.0.0.1:9092"
+    ca: str = "ca.crt"
+    key: str = "carrier.key"
+
+
+class Split(_Section):
+    """Of data that is dealt, as an experiment would, the part of one client: for trials on data that is all in one place."""
+
+    client: int | str
+    partition: str = "iid"
+    clients: int = Field(default=10, ge=1, le=100_000)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Limits(_Section):
+    """Epsilon at one delta: in all, a year, a run."""
+
+    epsilon: float = Field(gt=0)
+    delta: float = Field(gt=0, lt=1)
+    epsilon_a_year: float | None = Field(default=None, gt=0)
+    epsilon_a_run: float | None = Field(default=None, gt=0)
+    accountant: str = "pld"
+    unit: Literal["sample", "client"] = "sample"
+    neighbours: Literal["add/remove one", "replace one"] = ADD_REMOVE  # type: ignore[assignment]
+
+
+class Allow(_Section):
+    """What a run may be."""
+
+    systems: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    own_models: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    variants: tuple[str, ...] = ("sound",)
+    least_noise_multiplier: float = Field(default=0.3, gt=0)
+    largest_clip: float = Field(default=10.0, gt=0)
+    largest_sampling_rate: float = Field(default=0.5, gt=0, le=1)
+    most_steps: int = Field(default=1000, ge=1, le=1_000_000)
+    most_rounds: int = Field(default=1000, ge=1, le=MOST_ROUNDS)
+    most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
+
+
+class Rounded(_Section):
+    rounded: int = Field(ge=2, le=1_000_000_000)
+
+
+class Constant(_Section):
+    constant: int = Field(ge=1, le=1_000_000_000)
+
+
+class Tell(_Section):
+    """What is said beside what is paid for."""
+
+    size: Literal["exact"] | Rounded | Constant
+    trusted: bool = False
+    bare: bool = False
+    secure: bool = True
+    entropy: Literal["system", "keyed"] = "system"
+
+
+class _File(_Section):
+    name: str
+    key: str = "node.pem"
+    data: dict[str, Any]
+    split: Split | None = None
+    server: Server = Server()
+    owners: dict[str, str] = Field(min_length=1, max_length=16)
+    limits: Limits
+    allow: Allow
+    tell: Tell
+
+
+@dataclass(frozen=True)
+class Charter:
+    """The policy, checked; its paths are those of its folder."""
+
+    folder: Path
+    name: str
+    key: Path
+    data: Mapping[str, Any]
+    split: Split | None
+    server: Server
+    owners: Mapping[str, Ed25519PublicKey]
+    """By the hexadecimal digits of their keys."""
+    limits: Limits
+    allow: Allow
+    tell: Tell
+
+    @property
+    def policy(self) -> Policy:
+        """Raw values are in no policy: no epsilon pays for them."""
+        return Policy(self.tell.trusted, self.tell.bare)
+
+    @property
+    def limit(self) -> Limit:
+        return Limit(self.limits.epsilon, self.limits.delta, self.limits.accountant)
+
+    def shares(self, run: str) -> tuple[Share, ...]:
+        """What a year and a run may spend at most."""
+        found = []
+        if self.limits.epsilon_a_year is not None:
+            found.append(Share(self._limit(self.limits.epsilon_a_year), days=YEAR))
+        if self.limits.epsilon_a_run is not None:
+            found.append(Share(self._limit(self.limits.epsilon_a_run), run=run))
+        return tuple(found)
+
+    def _limit(self, epsilon: float) -> Limit:
+        return Limit(epsilon, self.limits.delta, self.limits.accountant)
+
+    def declared(self, units: int) -> int:
+        """How many units this node says that it has; rounded up, so that it never says none."""
+        size = self.tell.size
+        if isinstance(size, Rounded):
+            return math.ceil(units / size.rounded) * size.rounded
+        return size.constant if isinstance(size, Constant) else units
+
+    @property
+    def randomness(self) -> Randomness:
+        if self.tell.entropy == "system":
+            return SystemEntropy()
+        seed = os.environ.get(SEED, "")
+        if not seed.isdigit():
+            raise DpflError(
+                f'tell.entropy = "keyed" is for tests, and needs {SEED} in the environment: for real data, use "system".'
+            )
+        return Keyed(int(seed))
+
+    @property
+    def ledgers(self) -> Path:
+        return self.folder / "ledger"
+
+
+def read(path: Path) -> Charter:
+    """The policy of a file, or of a folder that has one."""
+    path = Path(path)
+    path = path / "policy.toml" if path.is_dir() else path
+    try:
+        content = tomllib.loads(path.read_text())
+        file = _File.model_validate(_tuples(content))
+    except FileNotFoundError:
+        raise DpflError(f"There is no policy {path}; make one with: dpfl node init FOLDER") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DpflError(f"The policy {path} cannot be read ({error}).") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DpflError(f"The policy {path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise DpflError(f"The policy {path} is nested too deeply; it has sections of keys.") from None
+    except ValidationError as error:
+        raise DpflError(_sentence(path, error)) from None
+    return _charter(path, file)
+
+
+def _tuples(content: dict[str, Any]) -> dict[str, Any]:
+    """Lists of [allow] as the section has them; data is its reader's to check."""
+    allow = content.get("allow")
+    if isinstance(allow, dict):
+        content = content | {"allow": {key: tuple(value) if isinstance(value, list) else value for key, value in allow.items()}}
+    return content
+
+
+def _charter(path: Path, file: _File) -> Charter:
+    folder = path.resolve().parent
+    checked_names([file.name], 1)
+    for name in file.allow.models:
+        if is_path(name):
+            raise DpflError(f"allow.models has the import path {name!r}: own models are named in [allow.own_models].")
+        models.from_name(name)
+    for name in file.allow.own_models:
+        if not is_path(name):
+            raise DpflError(f'allow.own_models has {name!r}: name models by "package.module:factory", with their options.')
+    owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
+    charter = Charter(
+        folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell
+    )
+    charter.shares("run")  # what cannot be a limit is refused here
+    charter.limit  # noqa: B018
+    return charter
+
+
+def _public(owner: str, key: str) -> Ed25519PublicKey:
+    try:
+        return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+    except ValueError:
+        raise DpflError(
+            f"owners.{owner} is no public key: give the 64 hexadecimal digits that `dpfl server init` prints."
+        ) from None
+
+
+def _sentence(path: Path, error: ValidationError) -> str:
+    """The first thing that is wrong, and the nearest key where one is not known."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"The policy {path} has no {place}: give it."
+    if first["type"] != "extra_forbidden":
+        return f"{place} in the policy {path}: {first['msg'].lower()} (it is {str(first['input'])[:80]!r})."
+    model: Any = _File
+    for part in first["loc"][:-1]:
+        model = getattr(model.model_fields.get(str(part)), "annotation", _File)
+    known = list(getattr(model, "model_fields", _File.model_fields))
+    near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1, cutoff=0.5)
+    return f"The policy {path} has no key {place!r}; " + (
+        f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
+    )

@@ -1,0 +1,295 @@
+"""A node at work: a letter in, a letter out, always. What is asked is checked against the owner's policy, written down, paid
+for, done, kept, and only then answered."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from torch import Tensor
+
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.keys import load_private
+from dpfl.node import charter as charters
+from dpfl.node import letters, wire
+from dpfl.node.charter import Charter
+from dpfl.node.folder import locked, open_ledger
+from dpfl.node.guard import Guard, allowed, room
+from dpfl.node.held import held, schema_digest
+from dpfl.node.journal import Journal
+from dpfl.node.letters import Letter
+from dpfl.node.node import Node
+from dpfl.node.orders import Order, Orders, Run
+from dpfl.node.proposal import Proposal, proposal_from_words
+from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.statement import statement
+from dpfl.node.task import Reply, Task, cost
+from dpfl.node.workplace import model_of, shares_of, workplace
+from dpfl.privacy import Ledger
+from dpfl.privacy.events import encode
+from dpfl.privacy.limit import Share
+
+COMMON = ("kind", "run", "to", "order")
+EVERYONE = "*"
+ROOM = 64 << 20
+"""Bytes that stay free on the disk."""
+VERSION = importlib.metadata.version("dpfl")
+
+
+class Service:
+    """Single-threaded. `open` refuses to start where anything of the node's own is not as it should be."""
+
+    def __init__(
+        self, charter: Charter, key: Ed25519PrivateKey, data: Federation, journal: Journal, orders: Orders, lock: Any
+    ) -> None:
+        self.charter, self.held = charter, data
+        self._key, self._journal, self._orders, self._lock = key, journal, orders, lock
+        self._guard = Guard(charter, data)
+        self._at: tuple[str, Node] | None = None
+        self.counts: Counter[str] = Counter()
+        """Of what happened since the start, for whoever watches."""
+        self._handlers: dict[str, tuple[tuple[str, ...], Callable[[Letter, str, str], dict[str, Any] | bytes]]] = {
+            "ping": ((), self._pong),
+            "join": (("proposal",), self._join),
+            "work": (("task",), self._work),
+            "ask-statement": ((), self._statement),
+        }
+
+    @classmethod
+    def open(cls, policy: Path) -> Service:
+        charter = charters.read(policy)
+        key, lock = load_private(charter.key), locked(charter.folder)
+        try:
+            charter.randomness  # noqa: B018  refused here, where it cannot be had
+            data = held(charter)
+            orders = Orders(charter.folder)
+            with closing(open_ledger(charter, data, orders.seen)) as ledger:
+                orders.see(ledger.tail)
+            journal = Journal(charter.folder / "node.log")
+        except BaseException:
+            lock.close()
+            raise
+        torch.set_num_threads(1)  # the sums of a client depend on how many there are
+        journal.write("started", node=charter.name, version=VERSION)
+        return cls(charter, key, data, journal, orders, lock)
+
+    def answer(self, letter: bytes) -> bytes:
+        asked, head = letters.digest(letter), dict.fromkeys(COMMON, "")
+        self.counts["letters"] += 1
+        try:
+            owner, found = self._read(letter)
+            head = _addressed(found.head, self.charter.name)
+            fields, handler = self._handlers.get(head["kind"], ((), None))
+            if handler is None:
+                raise Bad(Reason.UNKNOWN_MESSAGE)
+            if found.head.keys() != {*COMMON, *fields}:
+                raise Bad(Reason.BAD_WORDS)
+            answer = handler(found, owner, asked)
+            return answer if isinstance(answer, bytes) else self._letter(head, asked, answer)
+        except Bad as bad:
+            return self._refused(head, asked, bad.reason)
+        except Exception as error:
+            self._journal.failure(error, run=head["run"], order=head["order"])
+            return self._refused(head, asked, Reason.LEDGER if isinstance(error, DpflError) else Reason.FAILED)
+
+    def _read(self, data: bytes) -> tuple[str, Letter]:
+        """Whose it is of those who may ask, and what it says."""
+        for owner, key in self.charter.owners.items():
+            try:
+                return owner, letters.read(data, key, self.charter.allow.most_bytes)
+            except Bad as bad:
+                if bad.reason != Reason.BAD_SIGNATURE:
+                    raise
+        raise Bad(Reason.BAD_SIGNATURE)
+
+    def _letter(
+        self, head: Mapping[str, str], asked: str, words: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = {}
+    ) -> bytes:
+        own = {"run": head["run"], "order": head["order"], "from": self.charter.name, "answers": asked}
+        return letters.write({**own, **words}, arrays, self._key)
+
+    def _refused(self, head: Mapping[str, str], asked: str, reason: Reason) -> bytes:
+        self.counts[f"refused {reason}"] += 1
+        self._journal.write("refused", kind=head["kind"], run=head["run"], order=head["order"], reason=str(reason))
+        return self._letter(head, asked, {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason]})
+
+    def _pong(self, letter: Letter, owner: str, asked: str) -> dict[str, Any]:
+        return {"kind": "pong", "version": VERSION}
+
+    def _statement(self, letter: Letter, owner: str, asked: str) -> dict[str, Any]:
+        run = letter.head["run"]
+        self._joined(run, owner)
+        with closing(self._ledger()) as ledger:
+            return {"kind": "statement", "statement": statement(ledger, self.charter.limit, run, self._key)}
+
+    def _join(self, letter: Letter, owner: str, asked: str) -> dict[str, Any]:
+        run, proposal = letter.head["run"], proposal_from_words(letter.head["proposal"])
+        known = self._orders.run(run)
+        if known and (known.owner != owner or known.proposal != proposal.to_words()):
+            raise Bad(Reason.WRONG_RUN)
+        self._guard.check_run(proposal)
+        model_of(proposal, self.held, self.charter.allow.most_bytes)
+        with closing(self._ledger()) as ledger:
+            if known is None and ledger.spent_of(Share(self.charter.limit, run=run)):
+                raise Bad(Reason.WRONG_RUN)  # the orders of that run are lost, so it is over
+            left = room(ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal))
+        if proposal.events and not left:
+            raise Bad(Reason.OVER_BUDGET)
+        size = known.size if known else self.charter.declared(len(self.held.clients[0]))
+        if known is None:
+            self._orders.join(run, Run(owner, proposal.to_words(), size))
+        self._journal.write("joined", run=run, system=proposal.system, model=proposal.model, size=size, left=left)
+        return {"kind": "joined", "size": size, "left": left, "schema": schema_digest(self.held), "version": VERSION}
+
+    def _joined(self, run: str, owner: str) -> tuple[Proposal, int]:
+        known = self._orders.run(run)
+        if known is None:
+            raise Bad(Reason.NOT_JOINED)
+        if known.owner != owner:
+            raise Bad(Reason.WRONG_RUN)
+        return proposal_from_words(known.proposal), known.size
+
+    def _work(self, letter: Letter, owner: str, asked: str) -> bytes:
+        head = letter.head
+        proposal, size = self._joined(head["run"], owner)
+        task = wire.task_from_words(head["task"])
+        order = Order(head["run"], head["order"], asked, task.round)
+        if order.name != wire.order_of(task):
+            raise Bad(Reason.BAD_WORDS)
+        if kept := self._orders.reply(order):
+            self._journal.write("sent again", run=order.run, order=order.name)
+            return kept
+        self._guard.check_run(proposal)  # the policy may have changed since
+        node = self._node(order.run, proposal, size)
+        self._guard.check_task(task, proposal, node.model.layout, size)
+        vector, correction = _vectors(letter.arrays, task, node)
+        self._check_disk(letter.arrays)
+        if paid := cost(task, size):
+            order = replace(order, event=paid[0], count=paid[1])
+            task = replace(task, horizon=self._planned(node, order, proposal))
+        return self._done(node, order, task, vector, correction, head)
+
+    def _planned(self, node: Node, order: Order, proposal: Proposal) -> int:
+        """Releases of this kind that the run has left, by what it said beforehand and what that left room for; refused where
+        that is not enough. It is written down before the first of them."""
+        ledger, event = node.ledger(proposal.client), order.event
+        known, shares = ledger.plans().get(order.run, {}), shares_of(self.charter, order.run, proposal)
+        plan = known
+        if not ledger.spent_of(Share(self.charter.limit, run=order.run)):
+            plan = {**proposal.spending(room(ledger, order.run, proposal, self.charter.limit, shares)), **known}
+        asked, planned = proposal.spending(proposal.most).get(event, 0), plan.get(event, 0)
+        left = planned - self._orders.made(order.run, event, order.name)
+        if order.count > left:
+            raise Bad(Reason.OVER_BUDGET if planned < asked else Reason.NOT_PLANNED)
+        if not allowed(ledger, event, order.count, self.charter.limit, shares, left):
+            raise Bad(Reason.OVER_BUDGET)
+        for kind in plan.keys() - known.keys():
+            ledger.plan(order.run, kind, plan[kind])
+        return left
+
+    def _done(
+        self, node: Node, order: Order, task: Task, vector: Tensor, correction: Tensor | None, head: Mapping[str, str]
+    ) -> bytes:  # fmt: skip
+        """Written down, debited and done; the answer is on disk before it leaves."""
+        self._orders.begin(order)
+        start = time.monotonic()
+        try:
+            reply = node.work(task, vector, correction)
+        except DpflError:
+            raise  # of the ledger: nothing was released, and the same order may come again
+        except Exception as error:
+            self._journal.failure(error, run=order.run, order=order.name)
+            reply = Reply(task.client, failed="failed")
+        if reply.refused:
+            self._orders.take_back(order)
+            raise Bad(Reason.OVER_BUDGET)
+        answer, outcome = self._answered(reply, order, head)
+        self._orders.keep(order, answer)
+        if order.event is not None:
+            self._orders.see(node.ledger(task.client).tail)
+        self.counts[outcome] += 1
+        self.counts["releases"] += order.count
+        self._tell(outcome, order, answer, time.monotonic() - start)
+        return answer
+
+    def _answered(self, reply: Reply, order: Order, head: Mapping[str, str]) -> tuple[bytes, str]:
+        """A release, or a fixed word in its place; what is not finite is not sent."""
+        try:
+            if reply.failed:
+                raise Bad(Reason.DIVERGED if reply.diverged else Reason.FAILED)
+            words, arrays = wire.reply_to_words(reply)
+            return self._letter(head, order.letter, {"kind": "reply", "reply": words}, arrays), "released"
+        except Bad as bad:
+            reason = Reason.DIVERGED if bad.reason == Reason.NOT_FINITE else bad.reason
+            words = {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason]}
+            return self._letter(head, order.letter, words), str(reason)
+
+    def _tell(self, outcome: str, order: Order, answer: bytes, seconds: float) -> None:
+        spent = {"release": encode(order.event), "count": order.count} if order.event is not None else {}
+        told = {"run": order.run, "order": order.name, **spent, "bytes": len(answer), "seconds": round(seconds, 3)}
+        self._journal.write(outcome, **told)
+
+    def _node(self, run: str, proposal: Proposal, size: int) -> Node:
+        """One run's at a time is in memory."""
+        if self._at is None or self._at[0] != run:
+            if self._at:
+                self._at[1].close()
+            self._at = None
+            self._at = run, workplace(self.charter, self.held, run, proposal, size)
+        return self._at[1]
+
+    def _check_disk(self, arrays: Mapping[str, np.ndarray]) -> None:
+        needed = 2 * sum(array.nbytes for array in arrays.values()) + ROOM
+        if shutil.disk_usage(self.charter.folder).free < needed:
+            raise Bad(Reason.NO_ROOM)
+
+    def _ledger(self) -> Ledger:
+        return open_ledger(self.charter, self.held, self._orders.seen)
+
+    def close(self) -> None:
+        """Once, however often it is asked."""
+        if self._lock.closed:
+            return
+        if self._at:
+            self._at[1].close()
+        self._journal.write("stopped", node=self.charter.name)
+        self._journal.close()
+        self._orders.close()
+        self._lock.close()
+
+
+def _addressed(head: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The words that every letter to a node has; a greeting may be to everyone."""
+    try:
+        found = {word: wire.text(head.get(word)) for word in COMMON}
+    except Bad:
+        raise Bad(Reason.BAD_WORDS) from None
+    if found["to"] != name and not (found["kind"] == "ping" and found["to"] == EVERYONE):
+        raise Bad(Reason.WRONG_NODE)
+    if not (found["run"].isalnum() and found["run"].isascii()):
+        raise Bad(Reason.BAD_WORDS)
+    return found
+
+
+def _vectors(arrays: Mapping[str, np.ndarray], task: Task, node: Node) -> tuple[Tensor, Tensor | None]:
+    """The model, and what is added to its gradients, or its last one of this node: as many numbers as they must have."""
+    layout = node.model.layout
+    sizes = {"model": layout.size, "correction": layout.size if task.local.objective.needs_last else layout.trainable}
+    for name, array in arrays.items():
+        if array.dtype != np.float32 or array.shape != (sizes.get(name),):
+            raise Bad(Reason.BAD_ARRAYS)
+    if "model" not in arrays:
+        raise Bad(Reason.BAD_ARRAYS)
+    correction = arrays.get("correction")
+    return torch.from_numpy(arrays["model"]), None if correction is None else torch.from_numpy(correction)

@@ -1,0 +1,74 @@
+"""A node's own word on what it spent: computed from its ledger and from nothing else, signed with its own key."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.errors import DpflError
+from dpfl.keys import raw, sign, signed
+from dpfl.privacy import Ledger, accountant
+from dpfl.privacy.events import Spent, decode, encode
+from dpfl.privacy.limit import Limit, Share
+from dpfl.privacy.plans import bound
+from dpfl.privacy.statement import figure
+
+FORMAT = 1
+
+
+def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Of all that the ledger holds, and of one run, where one is named. `proven` is for what was fixed beforehand."""
+    spent, of_run = ledger.spent(), ledger.spent_of(Share(limit, run=run)) if run else {}
+    by = accountant(limit.accountant)
+    used, ceiling = by.epsilon(spent, limit.delta), limit.epsilon if _held(ledger, limit) else math.inf
+    tail = ledger.tail
+    words = {
+        "format": FORMAT,
+        "node": ledger.account.owner,
+        "public_key": raw(key.public_key()),
+        "unit": ledger.unit,
+        "neighbours": ledger.account.neighbours,
+        "delta": limit.delta,
+        "accountant": limit.accountant,
+        "limit": limit.epsilon,
+        "proven": figure(max(used, min(by.epsilon(bound(ledger), limit.delta), ceiling))),
+        "spent": figure(used),
+        "releases": _lines(spent),
+        "run": {"id": run, "spent": figure(by.epsilon(of_run, limit.delta)), "releases": _lines(of_run)} if run else None,
+        "ledger": {"rows": tail.links, "seal": tail.seal},
+        "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "version": importlib.metadata.version("dpfl"),
+    }
+    return {"statement": words, "signature": sign(words, key)}
+
+
+def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
+    """What a statement says, if this key signed it and its figures are those of its releases."""
+    words = given.get("statement")
+    if not isinstance(words, Mapping) or words.get("format") != FORMAT:
+        raise DpflError("This is not a node's statement of this version.")
+    if words.get("public_key") != public_key or not signed(words, str(given.get("signature")), public_key):
+        raise DpflError(f"The statement of {words.get('node')!r} is not signed by its key, or was changed.")
+    by = accountant(words["accountant"])
+    for part in (words, words["run"] or {"spent": figure(0.0), "releases": {}}):
+        spent = {decode(line): int(count) for line, count in part["releases"].items()}
+        if figure(by.epsilon(spent, words["delta"])) != part["spent"]:
+            raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
+    return words
+
+
+def _held(ledger: Ledger, limit: Limit) -> bool:
+    """Whether every debit was held against this limit, or against a lower one, at a delta that is no larger."""
+    return all(
+        one is not None and one.epsilon <= limit.epsilon and one.delta <= limit.delta
+        for one in ledger.limits_since_the_first_debit()
+    )
+
+
+def _lines(spent: Spent) -> dict[str, int]:
+    return {encode(event): count for event, count in spent.items()}

@@ -1,0 +1,159 @@
+"""Nodes without a network: real services with folders, keys, ledgers and data of their own, and an owner of runs who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.engines.post import Delivery
+from dpfl.keys import load_private, new_key, raw
+from dpfl.node import letters, wire
+from dpfl.node.optimisers import SGD
+from dpfl.node.proposal import Proposal
+from dpfl.node.service import Service
+from dpfl.node.task import Local, Task
+from dpfl.privacy import Flat, Ledger, Poisson, Release
+from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.tasks import MultiClass
+from tests.conftest import MODEL, small_source
+
+OWNER = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+RUN, SAMPLES, STEPS, ROUNDS = "0123456789abcdef", 60, 2, 5
+SIZE = 784 * 16 + 16 + 160 + 10
+RELEASE = Release(Poisson(0.2), Flat(1.0), SecureGaussian(1.0))
+EVENT = RELEASE.event(SAMPLES)
+TASK = Task(0, 1, STEPS, Local(SGD(0.1)), Release(), RELEASE, ROUNDS * STEPS)
+PROPOSAL = Proposal(
+    client=1, system="custom", variant="sound", unit="sample", neighbours="add/remove one", model=MODEL.name,
+    options=MODEL.options, learning=MultiClass(10), shape=(1, 28, 28), schema="", epsilon=20.0, delta=1e-5, rounds=ROUNDS,
+    accountant="rdp", noise="secure", federation=("a", "b"), events=((EVENT, ROUNDS * STEPS),),
+)  # fmt: skip
+POLICY: dict[str, Any] = {
+    "name": "b",
+    "data": {"name": "own.npz", "classes": 10},
+    "owners": {"study": raw(OWNER.public_key())},
+    "limits": {"epsilon": 30.0, "delta": 1e-5, "accountant": "rdp"},
+    "allow": {
+        "systems": ["custom"], "models": ["mlp", "linear"], "least_noise_multiplier": 0.8, "largest_clip": 2.0, "most_steps": 4,
+        "most_rounds": 10, "largest_sampling_rate": 0.5, "most_bytes": 1 << 21,
+    },
+    "tell": {"size": "exact"},
+}  # fmt: skip
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """With what is None left out."""
+    found = dict(base)
+    for key, value in changes.items():
+        nested = isinstance(value, Mapping) and isinstance(found.get(key), Mapping)
+        found[key] = merged(found[key], value) if nested else value
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def new_node(folder: Path, first: int = 0, **changes: Any) -> Path:
+    """The folder of a node with a few images of its own; its policy, with changes by section."""
+    folder.mkdir(parents=True)
+    source = small_source()
+    rows = slice(first, first + SAMPLES)
+    np.savez(folder / "own.npz", x=source.train.x[rows].numpy(), y=source.train.y[rows].numpy())
+    new_key(folder / "node.pem")
+    return write_policy(folder, **changes)
+
+
+def write_policy(folder: Path, **changes: Any) -> Path:
+    path = folder / "policy.toml"
+    path.write_bytes(tomli_w.dumps(merged(POLICY, changes)).encode())
+    return path
+
+
+def vector(seed: int = 0) -> np.ndarray:
+    return (0.05 * np.random.default_rng(seed).standard_normal(SIZE)).astype(np.float32)
+
+
+def ask(kind: str, to: str = "b", run: str = RUN, key: Ed25519PrivateKey = OWNER, arrays: Any = None, **words: Any) -> bytes:
+    return letters.write({"kind": kind, "run": run, "to": to, "order": kind, **words}, arrays or {}, key)
+
+
+def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
+    return ask("join", **{"proposal": proposal.to_words(), **words})
+
+
+def work(task: Task = TASK, model: np.ndarray | None = None, **words: Any) -> bytes:
+    arrays = {"model": vector() if model is None else model}
+    return ask("work", **{"order": wire.order_of(task), "task": wire.task_to_words(task), "arrays": arrays, **words})
+
+
+def round_of(number: int, **changes: Any) -> Task:
+    return replace(TASK, round=number, **changes)
+
+
+@dataclass
+class Asked:
+    """A node that was asked, and its answers as its own key signed them."""
+
+    folder: Path
+    service: Service
+
+    @classmethod
+    def open(cls, policy: Path) -> Asked:
+        return cls(policy.parent, Service.open(policy))
+
+    def __call__(self, letter: bytes) -> letters.Letter:
+        answer = letters.read(self.service.answer(letter), load_private(self.folder / "node.pem").public_key(), 1 << 24)
+        assert answer.head["answers"] == letters.digest(letter)
+        assert answer.head["from"] == self.service.charter.name
+        return answer
+
+    def refused(self, letter: bytes) -> str:
+        answer = self(letter)
+        assert answer.head["kind"] == "refused", answer.head
+        assert answer.head["sentence"] == wire.REASONS[answer.head["reason"]]
+        assert not answer.arrays
+        return str(answer.head["reason"])
+
+    def rows(self) -> list[Any]:
+        """All debits and plans of its ledger."""
+        with closing(Ledger.read(self.folder / "ledger" / "b.sqlite")) as ledger:
+            return [ledger.debits(), ledger.plans()]
+
+    def spent(self) -> dict[Any, int]:
+        with closing(Ledger.read(self.folder / "ledger" / "b.sqlite")) as ledger:
+            return ledger.spent()
+
+    def log(self) -> str:
+        return (self.folder / "node.log").read_text()
+
+
+@dataclass
+class Loopback:
+    """A post whose nodes are in this process: a letter is answered as it is sent."""
+
+    services: Mapping[str, Service]
+    lost: set[str] = field(default_factory=set)
+    """Addresses whose letters are lost on the way."""
+    _waiting: list[Delivery] = field(default_factory=list)
+    _sent: int = 0
+
+    def nodes(self) -> Sequence[str]:
+        return list(self.services)
+
+    def send(self, address: str, letter: bytes) -> str:
+        self._sent += 1
+        answer = None if address in self.lost else self.services[address].answer(letter)
+        self._waiting.append(Delivery(address, str(self._sent), answer))
+        return str(self._sent)
+
+    def receive(self, seconds: float) -> list[Delivery]:
+        found, self._waiting = self._waiting, []
+        return found
+
+    def close(self) -> None:
+        for service in self.services.values():
+            service.close()
