@@ -99,6 +99,7 @@ def test_every_survey_can_travel() -> None:
         "Survey": Survey(2.0),
         "MeanSurvey": MeanSurvey(2.0, True),
         "ColumnSurvey": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
+        "MetricSurvey": MetricSurvey(2.0, 2, 10, 4.0, 0.25),
     }
     assert set(asked) == {kind.__name__ for kind in get_args(AnySurvey)} == set(wire.SURVEYS)
     for survey in asked.values():
