@@ -26,6 +26,7 @@ from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 from dpfl.privacy.secure_noise import SecureGaussian
@@ -161,6 +162,19 @@ def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
     assert len(lengths) == 1
 
 
+def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -> None:
+    node, survey, metric = opened(), Survey(5.0, secure=True), MetricSurvey(6.0, 2, 0, 4.0, 0.0, secure=True)
+    events = ((survey.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
+    assert node(join(replace(PROPOSAL, events=events))).head["left"] == 2 + STEPS * ROUNDS
+    counts = node(work(replace(TASK, steps=0, survey=survey)))
+    assert counts.arrays["raw_answer"].shape == (10,)
+    unmoved(node, work(replace(TASK, steps=0, survey=replace(survey, multiplier=6.0))), "order-changed")
+    node(work())
+    measured = node(work(round_of(ROUNDS, steps=0, survey=metric)))
+    assert measured.arrays["raw_answer"].shape == (2,)
+    assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
+
+
 # What a lying server may ask
 
 HAAR = Release(Poisson(0.2), HaarClip(1.0, ends=(SIZE,)), HaarNoise(5.0, ends=(SIZE,)))
@@ -213,6 +227,10 @@ TASKS: dict[str, tuple[Any, str]] = {
     "counts that were not planned": (replace(TASK, steps=0, survey=Survey(5.0, secure=True)), "not-planned"),
     "a mean that was not planned": (replace(TASK, steps=0, survey=MeanSurvey(5.0, True)), "not-planned"),
     "columns that are not there": (replace(TASK, steps=0, survey=ColumnSurvey(5.0, 9, (784,), secure=True)), "other-schema"),
+    "a metric on samples that were not kept out": (
+        round_of(ROUNDS, steps=0, survey=MetricSurvey(5.0, 1, 0, 1.0, 0.2, secure=True)),
+        "other-schema",
+    ),
     "another round": (round_of(ROUNDS), "too-many-rounds"),
     "another client": (replace(TASK, client=0), "wrong-node"),
 }  # fmt: skip

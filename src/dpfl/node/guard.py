@@ -24,6 +24,7 @@ from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add_all, neighbours_of
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.limit import Limit, Share
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.sampling import All, FixedSize, Poisson
 
 DRAWN = (Poisson, All, FixedSize)
@@ -124,6 +125,7 @@ class Guard:
             width = self.held.train.x[0].numel()
             places = (*survey.places, *(place for place, _ in survey.binned))
             yield not places or max(places) >= width or survey.numbers > width, Reason.OTHER_SCHEMA
+        yield isinstance(survey, MetricSurvey) and survey.held_out, Reason.OTHER_SCHEMA  # a node trains on all that it has
         if survey.trusted or survey.multiplier is None:
             return
         yield self.charter.limits.neighbours != ADD_REMOVE, Reason.OTHER_UNIT
