@@ -8,7 +8,8 @@ BIN = $(VENV)/bin
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
 
-test: check tests  ## install, then every check and every test
+test: $(VENV)/.installed-dev  ## install, then every check beside every test
+	@$(MAKE) --no-print-directory --jobs=2 check tests
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -57,7 +57,7 @@ def test_the_mean_is_that_of_the_features_up_to_its_noise(train, few):
 
 
 def test_the_run_is_the_same_resumed_and_on_two_workers(train, few):
-    options = {"model": FEATURED, "epsilon": 20.0, "rounds": 5}
+    options = {"model": FEATURED, "epsilon": 20.0, "rounds": 5, "accountant": "rdp"}
     whole = train(few, auto(sampling_rate=0.5), **options)
     with pytest.raises(KeyboardInterrupt):
         train(few, auto(sampling_rate=0.5), out="stopped", progress=StopsAfter(2), **options)
@@ -68,7 +68,7 @@ def test_the_run_is_the_same_resumed_and_on_two_workers(train, few):
 
 
 def test_averaged_iterates_are_the_model_and_survive_a_resume(train, federation):
-    options = {"model": MODEL, "epsilon": 12.0, "rounds": 4}
+    options = {"model": MODEL, "epsilon": 12.0, "rounds": 4, "accountant": "rdp"}
     plain, averaged = (train(federation, auto(sampling_rate=0.3, averaging=p), out=f"p{p}", **options) for p in (0.0, 3.0))
     assert averaged.model_sha256 != plain.model_sha256
     assert averaged.privacy.proven == plain.privacy.proven

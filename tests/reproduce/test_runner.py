@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
-import signal
-import subprocess
-import sys
+import multiprocessing
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,19 +157,19 @@ def slow_table(folder: Path) -> Table:
     return Table("t", "A table", tuple(Cell("", f"row {i}", "", Slow(f"{i}", str(folder))) for i in range(8)), ())
 
 
+def through_slow_table(folder: Path) -> None:
+    work_through(slow_table(folder).cells, [0], Kept(folder), 1, None, lambda *_: None)
+
+
 def test_work_that_was_killed_goes_on_where_it_was(tmp_path):
     """With kill -9, after the third cell: no finished cell is made again, and none is lost."""
-    code = (
-        "import sys; from pathlib import Path; from tests.reproduce.test_runner import slow_table; "
-        "from dpfl.reproduce.runner import Kept, work_through; folder = Path(sys.argv[1]); "
-        "work_through(slow_table(folder).cells, [0], Kept(folder), 1, None, lambda *_: None)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=Path(__file__).parents[2], env=dict(os.environ))
+    process = multiprocessing.get_context("fork").Process(target=through_slow_table, args=(tmp_path,), daemon=True)
+    process.start()
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "cells").glob("*.json"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     done = len(list((tmp_path / "cells").glob("*.json")))
     assert 3 <= done < 8
     chosen, kept = slow_table(tmp_path), Kept(tmp_path)

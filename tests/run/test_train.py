@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import pytest
 import torch
@@ -369,17 +371,46 @@ def test_under_system_entropy_a_resumed_run_counts_what_it_makes_again(train: Tr
 
 SCRIPT = """
 import sys
-import dpfl
-from tests.conftest import MODEL, small_federation
-from tests.run.test_train import KILLED, KILLED_BUDGET, Hook
-from tests.privacy.forging import debit_elsewhere
+import time
+from tests.run.test_train import trained_aloud
 
 if __name__ == "__main__":
-    told = Hook(lambda row: print(row.round, flush=True))
-    dpfl.train(MODEL, small_federation(), KILLED, KILLED_BUDGET, out=sys.argv[1], workers=int(sys.argv[2]), progress=told)
+    trained_aloud(sys.argv[1], int(sys.argv[2]))
 """
 KILLED = fedavg_dp(tau=2, sampling_rate=0.1, rate=0.5, noise_multiplier=1.0)
 KILLED_BUDGET = dpfl.Budget(epsilon=20.0, rounds=40)
+
+
+def trained_aloud(out: str, workers: int) -> None:
+    """Says every round that is kept."""
+    told = Hook(lambda row: os.write(1, f"{row.round}\n".encode()))
+    options = {"out": out, "workers": workers, "accountant": "rdp", "progress": told}
+    dpfl.train(MODEL, small_federation(), KILLED, KILLED_BUDGET, **options)
+
+
+@contextmanager
+def in_a_process(out: Path, workers: int, script: Path) -> Iterator[tuple[int, TextIO]]:
+    """Its number, and what it says: a fork of this one, or, where it starts workers of its own, a new one."""
+    if workers > 1:
+        script.write_text(SCRIPT)
+        paths = os.pathsep.join([str(Path(dpfl.__file__).parents[1]), str(Path(__file__).parents[2])])
+        command, env = [sys.executable, str(script), str(out), str(workers)], os.environ | {"PYTHONPATH": paths}
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            yield process.pid, process.stdout
+        assert process.returncode == -signal.SIGKILL
+        return
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.dup2(writing, 1)
+        try:
+            trained_aloud(str(out), workers)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        yield child, said
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
@@ -393,20 +424,12 @@ def never_stopped(tmp_path_factory: pytest.TempPathFactory) -> dpfl.Result:
 def test_a_run_killed_at_a_random_moment_resumes_to_the_model_of_one_never_stopped(
     never_stopped: dpfl.Result, tmp_path: Path, after: int, workers: int
 ) -> None:
-    script, out = tmp_path / "killed.py", tmp_path / "run"
-    script.write_text(SCRIPT.replace("progress=told", "progress=told, accountant='rdp'"))
-    root = Path(__file__).parents[2]
-    paths = os.pathsep.join([str(Path(dpfl.__file__).parents[1]), str(root)])
-    command = [sys.executable, str(script), str(out), str(workers)]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        while process.stdout.readline().strip() != str(after):
-            assert process.poll() is None
-        delay = random.uniform(0, 0.05)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(delay)
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    out, delay = tmp_path / "run", random.uniform(0, 0.05)
+    with in_a_process(out, workers, tmp_path / "killed.py") as (process, said):
+        while (told := said.readline().strip()) != str(after):
+            assert told
+        time.sleep(delay)
+        os.kill(process, signal.SIGKILL)
     assert not (out / "result.json").exists()
     spent_before = counts(out / "ledger")
     assert min(spent_before) >= 2 * after
