@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests coverage bench truth badinputs reference clean
+.PHONY: demo test check tests coverage bench hf truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -36,6 +36,15 @@ badinputs: $(VENV)/.installed  ## what nobody should type, typed: no traceback, 
 reference: $(VENV)/.installed  ## write docs/reference.md from the code
 	$(BIN)/python scripts/reference.py
 
+hf: .venv-hf/.installed  ## models of transformers and adapters of peft, tiny and random: nothing is downloaded but the packages
+	.venv-hf/bin/python -m pytest -q -p no:cacheprovider tests_hf
+
+.venv-hf/.installed: requirements.txt tests_hf/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-hf
+	.venv-hf/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt -r tests_hf/requirements.txt
+	.venv-hf/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install -q --disable-pip-version-check --no-deps -r benchmarks/requirements.txt
@@ -53,4 +62,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .venv-hf build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

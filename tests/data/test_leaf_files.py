@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpfl import models
 from dpfl.data import leaf
+from dpfl.data.leaf_files import LETTERS
 from dpfl.errors import DpflError
 
 
@@ -30,6 +32,22 @@ def test_users_are_clients_over_all_files(tmp_path: Path) -> None:
     assert federation.test is not None
     assert federation.test.y.tolist() == [0, 2]
     assert federation.client(1)[1].tolist() == [1, 1]
+
+
+def test_texts_are_numbered_by_the_letters_of_leaf(tmp_path: Path) -> None:
+    """As in its Shakespeare: the letters before, and the one that follows; roles are clients by their names."""
+    write(
+        tmp_path / "train" / "0.json",
+        {"PLAY_ANN": {"x": ["to b", "o b\u00e9"], "y": ["e", "}"]}, "PLAY_BOB": {"x": ["or n", "r no"], "y": ["o", "t"]}},
+    )
+    write(tmp_path / "test" / "0.json", {"PLAY_ANN": {"x": ["what"], "y": ["!"]}})
+    federation = leaf(tmp_path).by_owner()
+    assert federation.names == ("PLAY_ANN", "PLAY_BOB")
+    assert federation.classes == len(LETTERS) == 80
+    assert federation.train.x.tolist()[1] == [LETTERS.index(letter) for letter in "o b "]
+    assert federation.train.y.tolist() == [LETTERS.index(letter) for letter in "e}ot"]
+    model = models.gru(width=4, vocabulary=80).build(federation.shape, federation.classes, seed=0)
+    assert model(federation.train.x).shape == (4, 80)
 
 
 def test_one_file_without_a_test_set(tmp_path: Path) -> None:

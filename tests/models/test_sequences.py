@@ -101,6 +101,6 @@ def test_sequences_train_privately(train, model):
     x, y = text[:, :-1], text[:, 1:]
     source = dpfl.data.tensors(x[:200], y[:200], x[200:], y[200:], classes=VOCABULARY, task="tokens")
     federation = source.split(clients=2, how=dpfl.data.IID())
-    system = dpfl.algorithms.fedavg_dp(tau=5, sampling_rate=0.5, clip=1.0, rate=2.0)
-    result = train(federation, system, model=model, epsilon=50.0, rounds=10)
+    system = dpfl.algorithms.fedavg_dp(tau=5, sampling_rate=0.5, clip=1.0, noise_multiplier=0.7, rate=2.0)
+    result = train(federation, system, model=model, epsilon=200.0, rounds=8)
     assert result.metrics["perplexity"] < 4

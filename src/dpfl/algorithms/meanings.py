@@ -55,8 +55,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "rate": "learning rate of local steps",
         "auto.rate": "learning rate of local steps; from noise and walk if not given",
         "auto.clip": "bound on the norm of a sample's gradient; 0.05 if not given, and on rows of a table about the usual norm",
-        "auto.walk": "how far the noise of the whole run may move the model; 15 if not given, and on rows of a table by what "
-        "moves a score by 0.5",
+        "auto.walk": "how far the noise of the whole run may move the model; 15 if not given, and by the row on a table",
         "round_epsilon": "epsilon of a round in the paper's noise, as published",
         "rounds": "T of the paper's noise, as published",
         "samples": "samples of a client in the paper's noise, as published",

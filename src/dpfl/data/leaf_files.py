@@ -1,4 +1,4 @@
-"""Data in the JSON of LEAF (Caldas et al. 2018): users, and the samples x and y of each."""
+"""Data in the JSON of LEAF (Caldas et al. 2018): users, and the samples x and y of each; texts are numbered by its letters."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from dpfl.data.dataset import Source
 from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 
+LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+"""LEAF's own 80, in its order; any other character counts as a blank."""
+
 Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
@@ -23,8 +26,10 @@ def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> 
     test = (
         (np.concatenate([x for x, _ in tested.values()]), np.concatenate([y for _, y in tested.values()])) if tested else None
     )
+    if classes is None and all(y.dtype == np.uint8 for _, y in train.values()):  # letters, which JSON has no other bytes than
+        classes = len(LETTERS)
     federation = Federation.from_tensors(list(train.values()), test, place.stem, classes)
-    return Source(federation.train, federation.test, tuple(federation.clients))
+    return Source(federation.train, federation.test, tuple(federation.clients), owners=tuple(train))
 
 
 def _read(place: Path, shape: Sequence[int] | None) -> Samples:
@@ -54,9 +59,20 @@ def _users(path: Path) -> dict[str, Any]:
     return users
 
 
+def _numbered(values: Any, kind: type[np.generic]) -> np.ndarray:
+    """Texts of one length as rows of the numbers of their letters; anything else as it is."""
+    if not all(isinstance(value, str) for value in values) or len(set(map(len, values))) != 1:
+        return np.asarray(values)
+    return np.array([[_NUMBERS.get(letter, _NUMBERS[" "]) for letter in value] for value in values], dtype=kind)
+
+
+_NUMBERS = {letter: number for number, letter in enumerate(LETTERS)}
+
+
 def _samples(path: Path, user: str, held: Any, shape: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
     try:
-        x, y = np.asarray(held["x"]), np.asarray(held["y"])
+        x, y = _numbered(held["x"], np.float32), _numbered(held["y"], np.uint8)
+        y = y[:, 0] if y.dtype == np.uint8 and y.shape[1:] == (1,) else y
     except (KeyError, TypeError, ValueError):
         raise DpflError(f"{path}, user {user!r}: x and y are not one list of samples and one of labels.") from None
     if x.dtype.kind not in "biuf" or y.dtype.kind not in "biuf":

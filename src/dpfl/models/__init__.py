@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpfl.models.check import refuse_batch_statistics
     from dpfl.models.evaluation import evaluate
     from dpfl.models.flat import FlatModel, Layout
+    from dpfl.models.logits import hugging_face
 
 __all__ = [
     "Buildable",
@@ -41,6 +42,7 @@ __all__ = [
     "from_module",
     "from_name",
     "gru",
+    "hugging_face",
     "linear",
     "mlp",
     "mobilenet_v2",
@@ -54,6 +56,7 @@ _ELSEWHERE = {
     "FlatModel": "dpfl.models.flat",
     "Layout": "dpfl.models.flat",
     "evaluate": "dpfl.models.evaluation",
+    "hugging_face": "dpfl.models.logits",
     "refuse_batch_statistics": "dpfl.models.check",
 }
 if not TYPE_CHECKING:

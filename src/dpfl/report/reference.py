@@ -13,7 +13,8 @@ from dpfl.run.metrics import COLUMNS
 KEYS: Mapping[str, str] = MappingProxyType(
     {
         "seed": "the same seed gives the same run; also deals the samples to clients, unless data.seed does",
-        "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, or the path of an .npz or of a table",
+        "data.name": "mnist-sample, mnist, fashion-mnist, emnist-..., cifar10, randhie, shakespeare, or the path of an .npz or "
+        "of a table",
         "data.data_dir": "where the data lies; else DPFL_DATA, else the user's cache",
         "data.partition": "how the samples are dealt to clients; its options follow below",
         "data.clients": "number of clients",
