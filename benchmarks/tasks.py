@@ -65,10 +65,22 @@ def main() -> None:
         plain = step(mlp(least), tasks.MultiClass(least), x, torch.arange(BATCH) % least)
         own, other = quickest([step(mlp(task.outputs), task, x, task.labels(labels)), plain])
         print(f"{task!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy")
+    for most in (1, 5, 20):
+        _persons(x, most)
     words = torch.arange(BATCH * PLACES).view(BATCH, PLACES) % TOKENS
     pair = (step(Words(True), tasks.NextToken(TOKENS), words, words.roll(1, 1)), _flat_tokens(words))
     own, other = quickest(list(pair))
     print(f"{tasks.NextToken(TOKENS)!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy at every place")
+
+
+def _persons(x: Tensor, most: int) -> None:
+    """Rows of persons who have 1 to `most` of them, against the same rows each by itself."""
+    sizes = torch.randint(1, most + 1, (BATCH,), generator=torch.Generator().manual_seed(1))
+    whose, y = torch.repeat_interleave(sizes)[:BATCH], torch.arange(BATCH) % 2
+    gradients = ClippedGradients(FlatModel(mlp(2), tasks.MultiClass(2)))
+    plain = step(mlp(2), tasks.MultiClass(2), x, y)
+    own, other = quickest([lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0), whose), plain])
+    print(f"{f'persons of 1 to {most} rows':60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy of the rows")
 
 
 def _flat_tokens(words: Tensor) -> Callable[[], object]:

@@ -6,6 +6,8 @@ import copy
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,7 @@ class DataSection(OpenSection):
     classes: int | None = Field(default=None, ge=1, le=MOST_CLASSES)
     test_share: float | None = Field(default=None, gt=0, lt=1)
     names: list[str] | None = None
+    rows_per_person: int | None = Field(default=None, ge=1, le=2**31)
     seed: int | None = Field(default=None, ge=0, lt=2**63)
 
     @model_validator(mode="before")
@@ -96,6 +99,7 @@ class BudgetSection(Section):
 
 
 class PrivacySection(Section):
+    unit: str | None = None
     accountant: str | None = None
     ledger: str | None = None
     entropy: str = "keyed"
@@ -153,10 +157,11 @@ class Experiment(Section):
             raise DpflError(f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it.")
         how = None if owned else partition.parse(section.partition, **options)
         source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given)
+        capped = partial(replace, rows_per_person=section.rows_per_person)
         if how is None:
-            return source.by_owner(section.names or ())
+            return capped(source.by_owner(section.names or ()))
         clients, seed = 10 if section.clients is None else section.clients, self.seed if section.seed is None else section.seed
-        return source.split(clients, how, seed, section.public_clients, section.names or ())
+        return capped(source.split(clients, how, seed, section.public_clients, section.names or ()))
 
     def clients(self) -> int:
         """How many there are; where the data's sites are the clients, they are counted."""
@@ -186,6 +191,7 @@ class Experiment(Section):
             seed=self.seed,
             out=out,
             workers=workers if workers is not None else self.engine.workers or min(os.cpu_count() or 1, len(federation.sizes)),
+            unit=self.privacy.unit,
             accountant=self.privacy.accountant,
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,

@@ -79,9 +79,9 @@ def test_what_is_clamped_is_kept_apart_from_the_notes(tmp_path: Path) -> None:
     assert federation.notes == ()
 
 
-def test_a_repeated_identifier_is_noted(tmp_path: Path) -> None:
-    (note,) = dpfl.data.table(write(tmp_path / "stays.csv"), **words(person=None)).by_owner().notes
-    assert note.startswith("warning: 'patient' looks like a person's identifier")
+def test_an_identifier_that_is_not_declared_is_for_the_statement(tmp_path: Path) -> None:
+    (warning,) = dpfl.data.table(write(tmp_path / "stays.csv"), **words(person=None)).by_owner().warnings
+    assert warning.startswith("the column 'patient' looks like a person's identifier")
 
 
 def test_data_of_others_by_its_path(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         accountant=resolved["accountant"],
         limit=None,
         epsilon=resolved["budget"].get("epsilon"),
-        warnings=warnings_for(algorithm.unit, clients, resolved["largest"], delta),
+        warnings=(*warnings_for(algorithm.unit, clients, resolved["largest"], delta), *resolved.get("warnings", ())),
         reading=True,
         timed=resolved["budget"].get("seconds") is not None,
         names=tuple(resolved.get("names", ())),
@@ -92,8 +92,10 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
         raise DpflError("The record of the run describes no algorithm; restore experiment.toml from a copy.")
     if not record.get("experiment"):
         return made
-    section = parse(record["experiment"]).algorithm
+    experiment = parse(record["experiment"])
+    section, unit = experiment.algorithm, experiment.privacy.unit
     asked = from_name(section.name, **section.options())
+    asked = asked.protecting(unit) if unit else asked
     for word in ("name", "variant", "leaks", "unit", "scale"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from dpfl.certificate.contents import Account, Certificate, headline, number, shown
+from dpfl.privacy.statement import unit_in_words
 
 MOST_LISTED = 30
 """More accounts than this are counted by their epsilon instead of named."""
@@ -116,7 +117,7 @@ def _word(value: Any) -> str:
 
 def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     stated = certificate.guarantee
-    yield "Unit", f"one {stated.unit}"
+    yield "Unit", unit_in_words(stated.unit)
     yield "Neighbours", stated.neighbours
     yield "Adversary", stated.adversary
     yield "Delta", f"{stated.delta:g}"

@@ -131,6 +131,7 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
 
 def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> Target:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
+    made = made.protecting(experiment.privacy.unit) if experiment.privacy.unit else made
     budget, privacy = experiment.budget, experiment.privacy
     clients = experiment.clients()
     made = made.over(budget.rounds, clients)

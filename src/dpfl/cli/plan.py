@@ -20,6 +20,7 @@ from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
 from dpfl.report import plan as report
 from dpfl.report.save import check_place
+from dpfl.server.algorithm import ONES
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are
@@ -54,6 +55,7 @@ def plan(
     data: Annotated[str | None, typer.Option(help="A data set with a name, for its shape alone.")] = None,
     shape: Annotated[str | None, typer.Option(help="The shape of a sample, as 1,28,28.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, with --shape.", show_default="10")] = None,
+    unit: Annotated[str, typer.Option(help="Whom it is for, and what sizes count: sample or person.")] = "sample",
     png: Annotated[Path | None, typer.Option(help="Draw the trade-off into this file.")] = None,
     write: Annotated[Path | None, typer.Option(help="Write the recommended experiment into this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -64,12 +66,14 @@ def plan(
     """
     check_place(png, "--png", ".png")
     check_place(write, "--write")
+    if unit not in ONES:
+        raise DpflError(f"--unit is sample or person, not {unit!r}.")
     if rounds is None:
         only = {"tau": tau, "sizes": sizes, "clients": clients, "size": size, "samples_per_round": samples_per_round}
         only |= {"seconds_per_round": seconds_per_round, "samples_per_second": samples_per_second, "parameters": parameters}
         _refuse("needs --rounds", **only, model=model, data=data, shape=shape, classes=classes, png=png, write=write)
         rate = 0.015 if sampling_rate is None else sampling_rate
-        _answer(delta, rate, epsilon, noise_multiplier, iterations, accountant, as_json)
+        _answer(delta, rate, epsilon, noise_multiplier, iterations, accountant, as_json, unit)
         return
     _refuse("is found by the plan for --rounds; leave it out", noise_multiplier=noise_multiplier, iterations=iterations)
     if epsilon is None:
@@ -97,7 +101,7 @@ def plan(
     if png:
         report.draw(found, png)
     if write:
-        _write(found, write, model, data)
+        _write(found, write, model, data, unit)
 
 
 def _refuse(why: str, **given: object) -> None:
@@ -135,17 +139,18 @@ def _numbers(name: str, words: str, such: str) -> tuple[int, ...]:
 
 
 def _answer(
-    delta: float, rate: float, epsilon: float | None, noise: float | None, iterations: int | None, by: str, as_json: bool
-) -> None:
+    delta: float, rate: float, epsilon: float | None, noise: float | None, iterations: int | None, by: str, as_json: bool,
+    unit: str,
+) -> None:  # fmt: skip
     made = afford(delta, rate, epsilon, noise, iterations, by)
     if as_json:
-        print(json.dumps({**made.__dict__, "target": epsilon}))
+        print(json.dumps({**made.__dict__, "target": epsilon, "unit": unit}))
         return
     kind = "proven" if made.proven else "approximate, not proven"
     Console(highlight=False).print(
         f"{made.iterations} iterations at sampling rate {made.sampling_rate:g} with noise multiplier "
         f"{made.noise_multiplier:.6g} cost epsilon {rounded_up(made.epsilon):.4f} at delta {made.delta:g} "
-        f"({kind}, {made.accountant}; unit: one sample, add/remove one)",
+        f"({kind}, {made.accountant}; unit: one {unit}, add/remove one)",
         soft_wrap=True,
     )
 
@@ -162,8 +167,10 @@ def _show(found: Tradeoff, as_json: bool) -> None:
         console.print(sentence, soft_wrap=True)
 
 
-def _write(found: Tradeoff, path: Path, model: str | None, data: str | None) -> None:
+def _write(found: Tradeoff, path: Path, model: str | None, data: str | None, unit: str) -> None:
     planned = found.experiment()
+    if unit != "sample":
+        planned["privacy"] |= {"unit": unit}
     named = {"data": ({"name": data} if data else {}) | planned.pop("data"), "model": {"name": model} if model else {}}
     try:
         with path.open("x") as file:

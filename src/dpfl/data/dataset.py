@@ -13,7 +13,7 @@ import numpy as np
 from dpfl import tasks
 from dpfl.data.checks import require_whole
 from dpfl.data.names import names_of_sites
-from dpfl.data.partition import Dirichlet, Partition, describe, skews_classes
+from dpfl.data.partition import Dirichlet, Mapping, Partition, describe, skews_classes
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
@@ -197,6 +197,8 @@ class Source:
     private: tuple[str, ...] = ()
     test_persons: torch.Tensor | None = None
     owners: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a statement says of whose rows these are, from what is declared."""
 
     def by_owner(self, names: Sequence[str] = ()) -> Federation:
         """Every owner is a client, by the name that is given here, or else by its own where that can be a file's."""
@@ -207,7 +209,7 @@ class Source:
         return Federation(
             self.train, self.test, self.owned, (), "site", self.notes,
             persons=self.persons, private=self.private, names=tuple(names) or names_of_sites(self.owners),
-            test_persons=self.test_persons,
+            test_persons=self.test_persons, warnings=self.warnings,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -219,6 +221,22 @@ class Source:
         if classes and not task.classes:
             raise DpflError(f"Labels of the task {task.name!r} are no classes that a partition could skew: use 'iid', say.")
         return labels.astype(np.int64) if task.classes else labels
+
+    def _dealt(self, how: Partition, clients: int, seed: int) -> tuple[Sequence[np.ndarray], tuple[str, ...]]:
+        """By rows; where these are of people, a person is dealt whole, as the label of their first row has it.
+
+        A mapping is the user's own word on every row.
+        """
+        labels, rng = self._dealt_by(skews_classes(how)), np.random.default_rng(seed)
+        if self.persons is None or isinstance(how, Mapping):
+            return how(labels, clients, rng)
+        _, first, whose = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
+        parts, notes = how(labels[first], clients, rng)
+        owner = np.full(len(first), -1)
+        for number, part in enumerate(parts):
+            owner[part] = number
+        held = [np.flatnonzero(owner[whose] == number) for number in range(clients)]
+        return held, tuple(note.replace("images", "persons") for note in notes)
 
     def split(
         self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
@@ -240,7 +258,7 @@ class Source:
                 raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
             population = Population(how, self._dealt_by(how.beta is not None), range(clients), seed)
             return Federation(self.train, self.test, population, (), describe(how), self.notes, private=self.private)
-        parts, notes = how(self._dealt_by(skews_classes(how)), clients + public_clients, np.random.default_rng(seed))
+        parts, notes = self._dealt(how, clients + public_clients, seed)
         indices = tuple(torch.from_numpy(np.sort(part).astype(np.int64)) for part in parts)
         notes = (*self.notes, *notes)
         if public_clients:
@@ -248,5 +266,5 @@ class Source:
         return Federation(
             self.train, self.test, indices[:clients], indices[clients:], describe(how), notes,
             persons=self.persons, private=self.private, names=tuple(names) or tuple(getattr(how, "names", ()))[:clients],
-            test_persons=self.test_persons,
+            test_persons=self.test_persons, warnings=self.warnings,
         )  # fmt: skip

@@ -40,6 +40,13 @@ class Elsewhere(Federation):
     def sizes(self) -> tuple[int, ...]:
         return self.declared
 
+    def counted(self, unit: str, parts: Sequence[torch.Tensor] | None = None) -> tuple[int, ...]:
+        """As the nodes declared them, in the unit that the run proposes."""
+        return self.declared if parts is None else tuple(map(len, parts))
+
+    def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
+        return ()
+
     @cached_property
     def holdings(self) -> tuple[str, ...]:
         """What they hold is theirs to know."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dpfl.data.checks import require_whole
 from dpfl.data.dataset import Array, Dataset, make_dataset, task_of
 from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
@@ -41,6 +42,10 @@ class Federation:
     private: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     test_persons: torch.Tensor | None = None
+    rows_per_person: int | None = None
+    """How many rows count where the unit is a person: the first ones. By default all."""
+    warnings: tuple[str, ...] = ()
+    """What a statement of the unit has to say of the data; read off what is declared, never off the data."""
 
     def __post_init__(self) -> None:
         if self.test and (self.train.shape != self.test.shape or self.train.task != self.test.task):
@@ -52,6 +57,8 @@ class Federation:
             raise DpflError("The federation has no clients: give at least one.")
         if self.persons is not None and (self.persons.dtype != torch.int64 or self.persons.shape != self.train.y.shape[:1]):
             raise DpflError("The persons of a federation are one int64 for each training row: correct them.")
+        if self.rows_per_person is not None:
+            require_whole(self.rows_per_person, "data.rows_per_person", least=1)
         if self.described:
             return
         names = checked_names(self.names, len(self.clients)) if self.names else client_names(len(self.clients))
@@ -108,6 +115,17 @@ class Federation:
             return (self.clients.how.images,) * len(self.clients)
         return tuple(len(part) for part in self.clients)
 
+    def counted(self, unit: str, parts: Sequence[torch.Tensor] | None = None) -> tuple[int, ...]:
+        """The sizes of the clients (or of other parts) in units: persons, where these are protected, else samples."""
+        if unit == "person":
+            return tuple(map(self._persons_in, self.clients if parts is None else parts))
+        return self.sizes if parts is None else tuple(map(len, parts))
+
+    def _persons_in(self, rows: torch.Tensor) -> int:
+        if self.persons is None:
+            raise DpflError("privacy.unit is 'person', but nobody said whose each row is: declare data.person, the column.")
+        return len(torch.unique(self.persons[rows]))
+
     @property
     def shape(self) -> tuple[int, ...]:
         return self.train.shape
@@ -145,6 +163,11 @@ class Federation:
     def public_holdings(self) -> tuple[str, ...]:
         return () if self.described else tuple(_digest(self.train, part) for part in self.public)
 
+    def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
+        """The same, with whose each sample is: a ledger for persons counts for these persons and no others."""
+        assert self.persons is not None
+        return tuple(_digest(self.train, part, self.persons) for part in parts)
+
     @cached_property
     def holding(self) -> str:
         """Of all of them, dealt as they are, in whatever order the clients are listed."""
@@ -157,6 +180,7 @@ class Federation:
         if self.persons is not None:
             digest.update(b" persons ")
             digest.update(self.persons.contiguous().numpy().data)
+            digest.update(f" {self.rows_per_person} ".encode())
         if self.described:
             digest.update(f"{self.clients!r} {self.public!r}".encode())
             return digest.hexdigest()
@@ -167,13 +191,21 @@ class Federation:
         return digest.hexdigest()
 
 
-def _digest(train: Dataset, rows: torch.Tensor) -> str:
-    """Of the samples that a client holds, whatever their order in the lists."""
+def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = None) -> str:
+    """Of the samples that a client holds, whatever their order in the lists; and of who has which, whatever their numbers."""
     digest, held = hashlib.sha256(f"{train.shape} {len(rows)}".encode()), rows.sort().values
     for tensor in (train.x, train.y):
         for part in held.split(DIGESTED):
             digest.update(tensor[part].contiguous().numpy().data)
+    if persons is not None:
+        digest.update(b" persons " + _by_appearance(persons[held].numpy()).tobytes())
     return digest.hexdigest()
+
+
+def _by_appearance(numbers: np.ndarray) -> np.ndarray:
+    """Persons as 0, 1, 2, ..., in the order in which they first come."""
+    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
 def _check_part(name: str, part: torch.Tensor, total: int) -> None:

@@ -14,7 +14,8 @@ def held_out(federation: Federation, share: float) -> tuple[Federation, tuple[to
     """What clients train on, and what each of them keeps out of it: a sample by a hash of its own numbers."""
     if federation.described:
         raise DpflError("Clients that are drawn share samples, so none of them can keep some out of training.")
-    chosen = [torch.tensor([_draw(federation, int(row)) < share for row in part]) for part in federation.clients]
+    firsts = [_first_rows(federation, part) for part in federation.clients]
+    chosen = [torch.tensor([_draw(federation, int(row)) < share for row in first]) for first in firsts]
     kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
     trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
     for name, one, other in zip(federation.names, kept, trained, strict=True):
@@ -23,6 +24,15 @@ def held_out(federation: Federation, share: float) -> tuple[Federation, tuple[to
                 f"{name} has too few samples to keep {share:g} of them out of training: change metrics.held_out, or give 0."
             )
     return replace(federation, clients=trained), kept
+
+
+def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
+    """For each row the first of the same person at that client, by which all of theirs are drawn; else the row itself."""
+    if federation.persons is None:
+        return part
+    _, whose = torch.unique(federation.persons[part], return_inverse=True)
+    first = torch.full((int(whose.max()) + 1,), len(part)).scatter_reduce_(0, whose, torch.arange(len(part)), "amin")
+    return part[first[whose]]
 
 
 def _draw(federation: Federation, row: int) -> float:

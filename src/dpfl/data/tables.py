@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpfl.data.cells import Array, Cells
+from dpfl.data.cells import Array
 from dpfl.data.rows import Reader, Rows
 from dpfl.data.schema import Schema
 from dpfl.data.table_files import TableFile, Text, is_table, open_table, stem
@@ -139,23 +139,13 @@ def _private(reader: Reader) -> tuple[str, ...]:
 
 
 def _warnings(file: TableFile, schema: Schema) -> tuple[str, ...]:
-    """A column that looks like the name of a person, whose values repeat, where no person is declared."""
+    """Of columns whose names look like a person's, where no person is declared: by the header, and never by their values."""
     if schema.person:
         return ()
     spoken_for = (schema.site, schema.time, *schema.label.columns)
     named = [name for name in file.header if IDENTIFIER.search(name) and name not in spoken_for]
     return tuple(
-        f"warning: {name!r} looks like a person's identifier and its values repeat; if a person has several rows, declare "
-        f"data.person = {name!r}, or what is protected is one row only."
+        f"the column {name!r} looks like a person's identifier; if a person has several rows, declare data.person = {name!r} "
+        "and set privacy.unit = 'person': as it is, one row is protected."
         for name in named
-        if _repeats(file, name)
     )
-
-
-def _repeats(file: TableFile, name: str) -> bool:
-    """Many values, many of them more than once, in the first batch."""
-    batch = next(file.batches([name]), None)
-    if batch is None or not len(batch):
-        return False
-    distinct = len(Cells(()).texts(batch.column(name)).unique())
-    return len(batch) / 100 <= distinct <= 0.95 * len(batch)

@@ -39,10 +39,11 @@ def _source(whole: Table, said: Declared, owned: bool) -> Source:
         None if test is None else _dataset(test, said.task),
         train.by_site() if owned else (),
         train.persons,
-        whole.warnings,
+        (),
         whole.private,
         None if test is None else test.persons,
         whole.sites if owned else (),
+        whole.warnings,
     )
 
 

@@ -77,13 +77,15 @@ class _Station:
     site: Site
     x: Mapped
     y: Mapped
+    persons: Mapped | None
     rows: PackedRows | None
     vector: Mapped
     slots: tuple[Mapped, ...]
 
     def node(self) -> Node:
         clients = self.rows.open() if self.rows else self.site.clients
-        return Node(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients))
+        persons = self.persons.open() if self.persons else None
+        return Node(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, persons=persons))
 
 
 def _serve(station: _Station, connection: Connection) -> None:
@@ -176,14 +178,16 @@ class Workers:
         self._sizes = site.declared
         self._updates = torch.empty(0, size)
         held = isinstance(site.clients, (tuple, list))
-        needed = sum(t.numel() * t.element_size() for t in (site.x, site.y)) + 4 * size * (2 * workers + 1)
-        self._shared = SharedFolder(needed + (8 * sum(site.declared) if held else 0))
+        shared = [tensor for tensor in (site.x, site.y, site.persons) if tensor is not None]
+        needed = sum(t.numel() * t.element_size() for t in shared) + 4 * size * (2 * workers + 1)
+        self._shared = SharedFolder(needed + (8 * len(site.x) if held else 0))
         x, y, vector = (self._shared.put(t) for t in (site.x, site.y, torch.zeros(size)))
         rows = PackedRows.put(self._shared, site.clients) if held else None
         self._vector = vector.open()
-        bare = replace(site, x=torch.empty(0), y=torch.empty(0), clients=() if held else site.clients)
+        persons = None if site.persons is None else self._shared.put(site.persons)
+        bare = replace(site, x=torch.empty(0), y=torch.empty(0), persons=None, clients=() if held else site.clients)
         slots = [tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)]
-        self._workers = [_Worker(_Station(bare, x, y, rows, vector, pair)) for pair in slots]
+        self._workers = [_Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots]
 
     def run(self, order: Order) -> list[Reply]:
         """Updates are valid until the next call: the room for them is used again."""

@@ -74,8 +74,8 @@ def _channels_first(gradient: SampleGradient, shape: _Shape, summed: bool) -> Sa
     def weighted(weights: Tensor) -> Tensor:
         return gradient.weighted(weights).view(kernel).mT.flatten()
 
-    def rows() -> Tensor:
-        found = gradient.rows()
+    def rows(block: slice) -> Tensor:
+        found = gradient.rows(block)
         return found.view(len(found), *kernel[1:]).mT.flatten(1)
 
     return SampleGradient(gradient.squares, gradient.weighted if summed else weighted, rows)

@@ -20,11 +20,11 @@ Right = Callable[[slice, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SampleGradient:
-    """One parameter: each sample's squared norm (B,), the flat sum of gradients under weights (B,), and the rows (B, n)."""
+    """One parameter: each sample's squared norm (B,), the flat sum of gradients under weights (B,), and rows (b, n) of some."""
 
     squares: Tensor
     weighted: Callable[[Tensor], Tensor]
-    rows: Callable[[], Tensor]
+    rows: Callable[[slice], Tensor]
 
 
 class Unsupported(Exception):
@@ -43,7 +43,7 @@ _SMALLEST = 2.0**-149
 
 
 def written_out(rows: Tensor) -> SampleGradient:
-    return SampleGradient(squares_of(rows), lambda weights: weights @ rows, lambda: rows)
+    return SampleGradient(squares_of(rows), lambda weights: weights @ rows, lambda block: rows[block])
 
 
 def squares_of(rows: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
     return SampleGradient(
         torch.stack([part.squares for part in parts]).sum(0),
         lambda weights: torch.cat([part.weighted(weights) for part in parts]),
-        lambda: torch.cat([part.rows() for part in parts], dim=1),
+        lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
     )
 
 
@@ -66,12 +66,14 @@ def outer(x: Tensor, g: Tensor) -> SampleGradient:
     return SampleGradient(
         (squares_of(x) + x.shape[1] * _SMALLEST) * (squares_of(g) + g.shape[1] * _SMALLEST),
         lambda weights: ((g * weights[:, None]).T @ x).flatten(),
-        lambda: (g.unsqueeze(2) * x.unsqueeze(1)).flatten(1),
+        lambda block: (g[block].unsqueeze(2) * x[block].unsqueeze(1)).flatten(1),
     )
 
 
-def sum_of_outer(x: Tensor, g: Tensor) -> SampleGradient:
-    """Gradients g^T x, from x (B, T, in) and g (B, T, out)."""
+def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> SampleGradient:
+    """Gradients g^T x, from x (B, T, in) and g (B, T, out); written out at once where all have `small` numbers at most."""
+    if len(x) * x.shape[2] * g.shape[2] <= small:
+        return written_out(torch.bmm(g.mT, x).flatten(1))
     if x.shape[1] == 1:
         return outer(x.squeeze(1), g.squeeze(1))
 
@@ -96,10 +98,12 @@ def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor]
             torch.bmm(left[block].flatten(0, 1).mT, terms_of_block, out=out[:size].view(-1, height, width))
         return out[:size]
 
-    def rows() -> Tensor:
-        found = left.new_empty(samples, groups * height * width)
-        for block in blocks:
-            written(block, found[block])
+    def rows(wanted: slice) -> Tensor:
+        first, last, _ = wanted.indices(samples)
+        found = left.new_empty(last - first, groups * height * width)
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            written(slice(start, stop), found[start - first : stop - first])
         return found
 
     squares = []
@@ -116,7 +120,7 @@ def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor]
         squares.append(squares_of(torch.linalg.vector_norm(gradients.view(len(gradients), -1, width), dim=2)))
     if not keep:
         return SampleGradient(torch.cat(squares), weighted, rows)
-    return SampleGradient(torch.cat(squares), lambda weights: weights @ kept, lambda: kept)
+    return SampleGradient(torch.cat(squares), lambda weights: weights @ kept, lambda block: kept[block])
 
 
 def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:

@@ -10,12 +10,17 @@ from torch import Tensor, nn
 
 from dpfl.gradients.convolution import convolution_weight
 from dpfl.gradients.products import SampleGradient, Unsupported, outer, sum_of_outer, written_out
+from dpfl.gradients.spread import Spread
 
 LayerGradients = dict[str, SampleGradient]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
 
 # Numbers: what the comparison of all words of a sample with each other may take at a time.
 _WORD_PAIRS = 1 << 22
+# Of a unit, whose square is what is compared; with more words, the gradients of its rows are written out.
+_MOST_WORDS = 1 << 11
+# Gradients of all units of a chunk that are written out sooner than their places are compared.
+_SMALL = 1 << 18
 
 
 def _trained(module: nn.Module, weight: Callable[[], SampleGradient], bias: Callable[[], Tensor]) -> LayerGradients:
@@ -81,10 +86,11 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
     def weighted(weights: Tensor) -> Tensor:
         return g.new_zeros(size).index_add_(0, words.flatten(), (g * weights[:, None, None]).flatten(0, 1)).flatten()
 
-    def rows() -> Tensor:
-        places = words + module.num_embeddings * torch.arange(len(words)).unsqueeze(1)
-        total = g.new_zeros(len(words) * size[0], size[1])
-        return total.index_add_(0, places.flatten(), g.flatten(0, 1)).view(len(words), -1)
+    def rows(block: slice) -> Tensor:
+        some = words[block]
+        places = some + module.num_embeddings * torch.arange(len(some)).unsqueeze(1)
+        total = g.new_zeros(len(some) * size[0], size[1])
+        return total.index_add_(0, places.flatten(), g[block].flatten(0, 1)).view(len(some), -1)
 
     step = max(1, _WORD_PAIRS // max(1, words.shape[1] ** 2))
     pairs = zip(words.split(step), g.split(step), strict=True)
@@ -113,6 +119,23 @@ def rule_for(module: nn.Module) -> Rule | None:
     known = {name for name, _ in module.named_parameters(recurse=False)} <= {"weight", "bias"}
     plain = "forward" not in module.__dict__ and not list(module.children())
     return RULES.get(type(module)) if known and plain else None
+
+
+def of_units(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, spread: Spread | None) -> LayerGradients:
+    """The rows of a unit as places of one sample, where the layer has places and its own batch dimension; else summed."""
+    if spread is None or spread.single:
+        return rule(module, x, g)
+    if rule is linear and x.dim() >= 2:
+        inputs, outputs = places(x, g, spread)
+        return _trained(module, lambda: sum_of_outer(inputs, outputs, _SMALL), lambda: outputs.sum(1))
+    if rule is embedding and spread.most * x[0].numel() <= _MOST_WORDS:
+        return rule(module, spread.filled(x), spread.padded(g))
+    return {name: spread.summed(gradient) for name, gradient in rule(module, x, g).items()}
+
+
+def places(x: Tensor, g: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
+    """Inputs (rows, ..., in) and outputs (rows, ..., out) of a linear map: (units, places, in) and (units, places, out)."""
+    return spread.filled(x).flatten(1, -2), spread.padded(g).flatten(1, -2)
 
 
 def joined(rule: Rule, calls: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,10 @@ def private_steps(
     gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
     drift: Drift | None = None,
 ) -> None:  # fmt: skip
-    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise)."""
+    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).
+
+    A unit is a sample, or a person with the mean over their rows; n counts the same.
+    """
     model = gradients.model
     step = local.optimiser.start()
     divisor = release.sampling.expected(size)
@@ -34,18 +37,19 @@ def private_steps(
         batch = release.sampling.draw(len(data), draws)
         if release.realised and not len(batch):
             continue
-        total = clipped_sum(gradients, release.clip, *data.take(torch.from_numpy(batch)))
+        total = clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
         noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
         here = model.vector[: model.layout.trainable]
         here += step(drift.added(noisy, here) if drift else noisy)
 
 
-def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
+def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
     """By the norms of the layers; or from gradients written out, where the clip has a measure of its own."""
     if not isinstance(clip, Measuring):
-        return gradients(x, y, clip.factors).total
+        return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable)
-    for _, rows in gradients.rows(x, y):
+    written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
+    for _, rows in written:
         total += clip.factors(clip.norms(rows)) @ rows
     return total
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dpfl import tasks
+from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
 from dpfl.models import Buildable, FlatModel
@@ -59,13 +60,19 @@ class Site:
     """Clients whose data is nobody's secret."""
     held_out: int | None = None
     """Where in `clients` those samples begin that each client keeps out of training, for a metric."""
+    persons: Tensor | None = None
+    """Whose each row is, where the unit is a person: all that one has at a client. Sizes are declared in persons then."""
+    rows_per_person: int | None = None
 
 
 class Node:
     """Works for any client of its site, one task at a time; an update is valid until the next."""
 
     def __init__(self, site: Site) -> None:
+        if site.ledgers and (site.ledgers.unit == "person") != (site.persons is not None):
+            raise DpflError("A ledger for persons needs to know whose each row is, and no other ledger does.")
         self.site = site
+        self._persons: dict[int, Units] = {}
         self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.task.outputs, seed=0), site.task)
         self._room = torch.empty_like(self.model.vector)
         self._gradients: dict[Groups, ClippedGradients] = {}
@@ -138,7 +145,7 @@ class Node:
             return Reply(task.client, failed=str(error), diverged=True)
 
     def _train(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> tuple[Tensor, bool]:
-        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        data = self._held(task.client)
         generator = partial(_keyed, randomness, task)
         added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
         drift = Drift(vector[: self.model.layout.trainable], task.local.prox, added)
@@ -159,7 +166,7 @@ class Node:
             size = self.site.declared[task.client]
             private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
         else:
-            plain_steps(self.model, data, task.steps, task.local, generator, drift, last)
+            plain_steps(self.model, data.as_rows, task.steps, task.local, generator, drift, last)
 
     def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
         """The clipped update with its noise, or with this client's share of the noise of the sum, if any.
@@ -188,8 +195,7 @@ class Node:
     def _answer(self, task: Task, survey: AnySurvey, vector: Tensor, randomness: Randomness) -> np.ndarray:
         self.model.load(vector)
         held = self._asked_of(task)
-        data = Holdings(self.site.x, self.site.y, self.site.clients[held])
-        asked = Questioned(data, self.site.task.classes, self.site.declared[held], self._counted)
+        asked = Questioned(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
         return survey.ask(asked, _keyed(randomness, task, "survey"))
 
     def _asked_of(self, task: Task) -> int:
@@ -206,10 +212,10 @@ class Node:
         return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
 
     def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
-        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a sample moves it by twice the clip at most."""
+        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a unit moves it by twice the clip at most."""
         assert task.samples is not None
-        data, release = Holdings(self.site.x, self.site.y, self.site.clients[task.client]), task.samples
-        batch = data.take(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
+        data, release = self._held(task.client), task.samples
+        batch = data.units(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
         gradients, trained = self._clipped(release), self.model.read()
         after = clipped_sum(gradients, release.clip, *batch).clone()
         self.model.load(vector)
@@ -221,7 +227,7 @@ class Node:
     def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
         assert task.samples is not None
-        data = Holdings(self.site.x, self.site.y, self.site.clients[task.client])
+        data = self._held(task.client).as_rows
         drawn = task.samples.sampling.draw(len(data), _keyed(randomness, task, "raw batch"))
         batch = data.take(torch.from_numpy(drawn if len(drawn) else np.arange(len(data))))
         trained = self.model.read()
@@ -235,6 +241,13 @@ class Node:
             "distance": np.array(float((trained - vector).norm())),
             "gradient": before.numpy(),
         }
+
+    def _held(self, client: int) -> Holdings:
+        """Of a client, in rows or, where the site says whose they are, in persons."""
+        site = self.site
+        if site.persons is not None and client not in self._persons:
+            self._persons[client] = Units.of(site.clients[client], site.persons, site.rows_per_person)
+        return Holdings(site.x, site.y, site.clients[client], self._persons.get(client))
 
     def _clipped(self, release: Release) -> ClippedGradients:
         layout = self.model.layout
@@ -283,6 +296,8 @@ class Node:
             for tensor in (self.site.x, self.site.y):
                 for rows in self.site.clients[client].split(DIGESTED):
                     digest.update(tensor[rows].contiguous().numpy().data)
+            if (persons := self._held(client).persons) is not None:
+                digest.update(b" persons " + persons.rows.numpy().tobytes() + persons.sizes.numpy().tobytes())
             self._digests[client] = digest.hexdigest()
         return self._digests[client]
 

@@ -59,16 +59,16 @@ def private_histogram(
 
 
 class Asked(Protocol):
-    """A client that is asked about its samples: the labels, the samples as rows, some at a time, and what is public of them."""
+    """A client that is asked about its units: how many of each class, each as a row, some at a time, and what is public.
+
+    A unit is a sample, or a person by the mean of their rows: one of either adds at most 1 to the norm of the counts.
+    """
 
     @property
-    def labels(self) -> np.ndarray: ...
+    def counts(self) -> np.ndarray: ...
 
     @property
     def blocks(self) -> Iterable[Tensor]: ...
-
-    @property
-    def classes(self) -> int: ...
 
     @property
     def features(self) -> int: ...
@@ -110,10 +110,9 @@ class Survey:
         return gaussian(self.multiplier or 0.0)
 
     def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
-        return self.answer(data.labels, data.classes, rng)
+        return self.answer(data.counts, rng)
 
-    def answer(self, labels: np.ndarray, classes: int, rng: np.random.Generator) -> np.ndarray:
-        counts = np.bincount(labels, minlength=classes)
+    def answer(self, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if self.multiplier is None:
             return distribution(counts)
         return private_histogram(counts, self.multiplier, rng, secure=self.secure)

@@ -27,6 +27,12 @@ NOISE = {
 }
 
 
+def unit_in_words(unit: str) -> str:
+    if unit == "person":
+        return "one person, everything that they have at one client; a person at two clients counts twice, epsilon adds up"
+    return f"one {unit}"
+
+
 @dataclass(frozen=True)
 class PrivacyStatement:
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
@@ -75,7 +81,7 @@ class PrivacyStatement:
                 ("used", f"epsilon {rounded_up(self.used):.4f} of it; that number follows what came out and is no guarantee")
             ]
         if self.unit != "none":
-            rows += [("unit", f"one {self.unit}; neighbours: {self.neighbours}")]
+            rows += [("unit", f"{unit_in_words(self.unit)}; neighbours: {self.neighbours}")]
         rows += [("warning", warning) for warning in self.warnings]
         rows += [("adversary", self.adversary)]
         if self.noise in NOISE:

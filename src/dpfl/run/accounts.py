@@ -326,7 +326,7 @@ class Meter:
 
 def warnings_for(unit: str, clients: int, largest: int, delta: float) -> tuple[str, ...]:
     """Of a delta that is too large for as many units as the largest account has."""
-    units, whose = (largest, "the largest client's samples") if unit == "sample" else (clients, "clients")
+    units, whose = (clients, "clients") if unit == "client" else (largest, f"the largest client's {unit}s")
     if unit == "none" or delta < 1 / units:
         return ()
     return (f"delta {delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)

@@ -36,7 +36,8 @@ class Beforehand:
 def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Who pays, and the digest of the data that is paid for."""
     if algorithm.own_accounts and not federation.described:
-        return federation.names, federation.holdings
+        held = federation.by_person(federation.clients) if algorithm.unit == "person" else federation.holdings
+        return federation.names, held
     return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())
 
 
@@ -46,7 +47,7 @@ def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Bud
     release = algorithm.release
     if release is None or not names:
         return Beforehand()
-    ledgers = Ledgers(folder, names, algorithm.unit, release.neighbours, data=data, public=federation.public_holdings)
+    ledgers = Ledgers(folder, names, algorithm.unit, release.neighbours, data=data, public=_public(algorithm, federation))
     ledgers.check()
     spent = ledgers.spent()
     if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":
@@ -54,6 +55,12 @@ def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Bud
     chosen = proving(by or default_for(release.sampling.event(1.0, len(federation.sizes))))
     figures = [(accountant(chosen.name).epsilon(events, budget.delta), number) for number, events in enumerate(spent)]
     return _planned(names, spent, figures, budget.epsilon, isinstance(release.noise, Planned))
+
+
+def _public(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
+    if algorithm.unit != "person":
+        return federation.public_holdings
+    return (*federation.public_holdings, *federation.by_person(federation.public))
 
 
 def _planned(

@@ -41,6 +41,7 @@ from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import rehearse
+from dpfl.server.algorithm import ONES
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import Federated, State
 
@@ -100,16 +101,20 @@ def prepare(
     until_the_end: ExitStack | None = None,
     host: Host | None = None,
     metric: PrivateMetric | None = None,
+    unit: str | None = None,
 ) -> Job:
     """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
+    algorithm = algorithm.protecting(unit) if unit else algorithm
+    about = of_rows(algorithm.unit, federation)
     model = on_columns(model, federation.train.features)
     algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)
     source, federation, asked = federation, with_features(model, federation), algorithm
     federation, kept = held_out(federation, metric.held_out) if metric and metric.held_out else (federation, ())
+    sizes = federation.counted(algorithm.unit)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     if ledger and algorithm.unit == "none":
@@ -121,7 +126,7 @@ def prepare(
         before = Beforehand.recorded(folder.experiment().get("resolved", {}))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant, before.spent)
     algorithm = with_planned_rate(
-        algorithm, budget, federation.sizes, flat.layout.trainable, rows_of(federation.train.features, federation.task)
+        algorithm, budget, sizes, flat.layout.trainable, rows_of(federation.train.features, federation.task)
     )
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
@@ -136,15 +141,16 @@ def prepare(
     if until_the_end:
         until_the_end.enter_context(folder.locked())
     record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
+    record["resolved"] |= {"largest": max(sizes), "warnings": list(about) or None}
     record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": _now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
     limit = Limit(budget.epsilon, budget.delta, by) if budget.epsilon and enforced else None
-    warnings = warnings_for(algorithm.unit, len(federation.sizes), max(federation.sizes), budget.delta)
+    warnings = (*warnings_for(algorithm.unit, len(sizes), max(sizes), budget.delta), *about)
     names, data = owners(algorithm, source)
     accounts = Accounts(
-        run, algorithm, ledgers, federation.sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
+        run, algorithm, ledgers, sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
     )  # fmt: skip
     accounts = replace(accounts, timed=budget.seconds is not None, ordered=host is not None)
     fresh = _start(accounts, budget, flat)
@@ -162,12 +168,13 @@ def prepare(
     else:
         site = Site(
             run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, kept),
-            (*federation.sizes, *(len(rows) for rows in (*federation.public, *kept))), randomness,
+            (*sizes, *federation.counted(algorithm.unit, (*federation.public, *kept))), randomness,
             own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if kept else None,
+            persons=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
     central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
-    federated = Federated(run, federation.sizes, flat.layout, public, central, limit, tuple(map(len, kept)))
+    federated = Federated(run, sizes, flat.layout, public, central, limit, federation.counted(algorithm.unit, kept))
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
@@ -180,6 +187,19 @@ def prepare(
         run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
         federation.train.schema,
     )  # fmt: skip
+
+
+def of_rows(unit: str, federation: Federation) -> tuple[str, ...]:
+    """What a statement for rows of a table has to say of the persons behind them."""
+    if unit != "person" and federation.rows_per_person is not None:
+        raise DpflError("data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or leave it out.")
+    if unit == "person" or unit not in ONES:
+        return ()
+    if federation.persons is not None:
+        return ("the unit is one row, and a person may have several: for all of a person's set privacy.unit = 'person'.",)
+    if federation.train.schema is None:
+        return ()
+    return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
 
 
 def with_features(model: Buildable, federation: Federation) -> Federation:
@@ -221,11 +241,11 @@ def _instead(metric: PrivateMetric | None) -> str:
 
 def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: FlatModel) -> None:
     """What would fail in the first round is refused before anything is written."""
-    if algorithm.unit == "sample":
+    if algorithm.unit in ONES:
         refuse_batch_statistics(model.module)
         if federation.described:
             raise DpflError(
-                "Clients that are drawn may share samples, so no guarantee for samples holds; use another partition."
+                "Clients that are drawn may share samples, so no guarantee for samples or persons holds; use another partition."
             )
     if algorithm.own_accounts and federation.described:
         raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
@@ -259,16 +279,16 @@ def _check_centre(algorithm: Algorithm, federation: Federation, model: FlatModel
 
 def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
-    if batches and batches.least > (least := min(federation.sizes)):
+    if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} samples, but the smallest client has {least}; lower algorithm.batch_size, or give "
-            "clients more."
+            f"Batches have {batches.least} {algorithm.one}s, but the smallest client has {least}; lower algorithm.batch_size, "
+            "or give clients more."
         )
 
 
 def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """Of every private release at its expected number of units: float32 must hold the noise beside the sum."""
-    largest = max(federation.sizes)
+    largest = max(federation.counted(algorithm.unit))
     if algorithm.samples:
         algorithm.samples.check_not_absorbed(algorithm.samples.sampling.expected(largest), algorithm.samples.clip.level)
     if algorithm.uploads:
@@ -316,7 +336,6 @@ def _record(
             "clients": len(federation.sizes),
             "names": None if federation.names == client_names(len(federation.names)) else list(federation.names),
             "beside": before.record(),
-            "largest": max(federation.sizes),
             "partition": federation.how,
         },
         "hashes": {

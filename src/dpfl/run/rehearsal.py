@@ -63,7 +63,8 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task) -> Reply:
     """By a node without ledgers, from the model's own weights."""
     everyone = torch.arange(len(y))
-    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0))
+    persons = everyone // 2 if algorithm.unit == "person" else None
+    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons)
     samples = replace(algorithm.samples, sampling=All()) if algorithm.samples else None
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
     asked = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)

@@ -105,19 +105,21 @@ def train(
     progress: Progress | None = None,
     resume: bool = False,
     experiment: Mapping[str, Any] | None = None,
+    unit: str | None = None,
     host: Host | None = None,
 ) -> Result:
     """Train until the first budget ends, and say what it cost in privacy.
 
     Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
-    the clients, the privacy statement. The same seed gives the same model, on any number of workers, resumed or never stopped.
+    the clients, the privacy statement, which is for one `unit`: a "sample" (a row), or a "person" (all rows at a client).
+    The same seed gives the same model, on any number of workers, resumed or never stopped.
     """
     with ExitStack() as until_the_end:
         job = prepare(
             models.described(model), federation, algorithms.described(algorithm), budget,
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
             entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
-            experiment=experiment, until_the_end=until_the_end, host=host, metric=metric,
+            experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
         )  # fmt: skip
         job.recorder.progress.start(job)
         try:

@@ -23,6 +23,8 @@ from dpfl.server.steps import Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform, Weights
 
+ONES = ("sample", "person")
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -65,6 +67,8 @@ class Algorithm:
     centre: MeanSurvey | None = None
     columns: ColumnSurvey | None = None
     metric: MetricSurvey | None = None
+    one: str = "sample"
+    """What a unit inside a client is: a "sample", or a "person" with all of their rows at that client."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -79,9 +83,26 @@ class Algorithm:
 
     @property
     def unit(self) -> str:
-        """Whom the noise protects: one sample, one client (everything that it has), or nobody."""
-        upload = self.uploads.protects if self.uploads else ""
-        return {"step": "sample", "upload": upload, "round": "client", "none": "none"}[self.scale]
+        """Whom the noise protects: one sample, one person, one client (everything that it has), or nobody."""
+        upload = "client" if self.uploads and self.uploads.protects == "client" else self.one
+        return {"step": self.one, "upload": upload, "round": "client", "none": "none"}[self.scale]
+
+    def protecting(self, unit: str) -> Algorithm:
+        """For persons: their vectors are means over rows and clipped as a sample's is, so what is proven for one holds.
+
+        Refused where nothing inside a client is protected, and for what a paper claims of samples.
+        """
+        if unit == self.one:
+            return self
+        if unit not in ONES:
+            raise DpflError(f"privacy.unit is 'sample' (one row) or 'person' (all rows of one at a client), not {unit!r}.")
+        if self.unit == "client":
+            raise DpflError(f"{self.name} protects whole clients, and so every person there: leave privacy.unit out.")
+        if self.unit == "none":
+            raise DpflError(f"{self.name} adds no noise, so it protects nobody: leave privacy.unit out, or use another system.")
+        if self.variant == "published":
+            raise DpflError(f"What is published of {self.name} is for samples: set algorithm.variant = 'sound' for persons.")
+        return replace(self, one=unit)
 
     @property
     def kept(self) -> Kept | None:

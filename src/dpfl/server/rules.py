@@ -52,6 +52,7 @@ def _shown_exactly(a: Algorithm) -> bool:
 
 
 NOISE: tuple[Rule, ...] = (
+    (lambda a: a.one not in ("sample", "person"), "A unit inside a client is a sample or a person."),
     (
         lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
         "A release of a kind of its own may count other noise than it adds; compose it of a sampling, a clip and a noise.",
