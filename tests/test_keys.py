@@ -7,7 +7,7 @@ import os
 import stat
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
@@ -24,6 +24,7 @@ def test_the_written_form_has_sorted_keys_no_spaces_and_utf8():
     assert canonical({"ü": [1, 2.5], "a": None}) == '{"a":null,"ü":[1,2.5]}'.encode()
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), VALUES))
 def test_the_written_form_does_not_depend_on_how_a_file_was_laid_out(value):
     try:

@@ -47,6 +47,8 @@ rate = 1.0
 [budget]
 epsilon = 4.0
 rounds = 2
+[privacy]
+accountant = "rdp"
 """
 
 
