@@ -187,6 +187,8 @@ _FACTORIES: dict[str, Callable[..., Model]] = {
     "resnet-18": resnet18,
     "scattering-linear": scattering_linear,
 }
+NAMES = tuple(_FACTORIES)
+"""Of the catalogue."""
 _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "linear": architectures.build_linear,
     "mlp": architectures.build_mlp,

@@ -1,0 +1,152 @@
+"""Whether a node is in order before it starts, each part by itself; and in plain words what will leave it and what will not."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.keys import fingerprint, load_private, raw
+from dpfl.node.charter import Charter, Constant, Rounded
+from dpfl.node.held import held
+from dpfl.node.orders import MOST_KEPT
+from dpfl.privacy import Ledger, accountant
+from dpfl.privacy.ledger import Account
+from dpfl.privacy.ledgers import ledger_path
+from dpfl.privacy.statement import figure
+
+PATIENCE = 3.0
+"""Seconds that a server is waited for."""
+EARLIEST = 1_700_000_000.0
+"""A clock that is before this one is wrong, and a year could not be counted by it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    part: str
+    good: bool
+    words: str
+
+
+def findings(charter: Charter) -> list[Finding]:
+    """Each is looked at whatever the others are; nothing is written, so that it can be asked while the node runs."""
+    found = [_of("key", lambda: _key(charter))]
+    data: list[Federation] = []
+    found.append(_of("data", lambda: _data(charter, data)))
+    if data:
+        found.append(_of("ledger", lambda: _ledger(charter, data[0])))
+    found += [_of("entropy", lambda: _entropy(charter)), _of("clock", lambda: _clock(charter))]
+    return [*found, _of("disk", lambda: _disk(charter)), _of("server", lambda: _server(charter))]
+
+
+def _of(part: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(part, True, look())
+    except DpflError as error:
+        return Finding(part, False, str(error))
+
+
+def _key(charter: Charter) -> str:
+    return f"{charter.key.name}, {fingerprint(raw(load_private(charter.key).public_key()))}"
+
+
+def _data(charter: Charter, found: list[Federation]) -> str:
+    found.append(held(charter))
+    shape = " x ".join(map(str, found[0].shape))
+    private = "".join(f"; {note}" for note in found[0].private)
+    return f"{len(found[0].train)} samples of {shape} for the task {found[0].task.name}{private}"
+
+
+def _ledger(charter: Charter, data: Federation) -> str:
+    path, limits = ledger_path(charter.ledgers, charter.name), charter.limits
+    kind = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
+    if not path.exists():
+        return f"none yet; it is made when the node starts, {kind}"
+    with closing(Ledger.read(path)) as ledger:
+        ledger.refuse_other(Account(charter.name, limits.unit, limits.neighbours))
+        if ledger.debits() and not ledger.counts(data.holdings[0]):
+            raise DpflError(f"The ledger {path} counts other data than the policy names; bring back the data that it counts.")
+        spent = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
+        return f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} spent {kind}"
+
+
+def _entropy(charter: Charter) -> str:
+    charter.randomness  # noqa: B018
+    return "the system's" if charter.tell.entropy == "system" else "of a seed, for tests alone"
+
+
+def _clock(charter: Charter) -> str:
+    now, path = time.time(), ledger_path(charter.ledgers, charter.name)
+    if now < EARLIEST:
+        raise DpflError("The clock of this machine is years behind: set it, since a year's limit is counted by it.")
+    if path.exists():
+        with closing(Ledger.read(path)) as ledger:
+            if any(at > now + 1 for *_, at in ledger.debits()):
+                raise DpflError("The ledger has debits that are later than this machine's clock: set the clock.")
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+
+
+def _disk(charter: Charter) -> str:
+    free, needed = shutil.disk_usage(charter.folder).free, MOST_KEPT * charter.allow.most_bytes
+    if free < charter.allow.most_bytes:
+        raise DpflError(f"The disk has {free >> 20} MB left, which is less than one letter may have: free some.")
+    enough = "" if free >= needed else f"; kept replies of many runs may need {needed >> 20} MB"
+    return f"{free >> 20} MB free{enough}"
+
+
+def _server(charter: Charter) -> str:
+    address = charter.server.address
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise DpflError(f"server.address is {address!r}: give a host and a port, such as fl.example.org:9092.")
+    authority = charter.folder / Path(charter.server.ca).expanduser()
+    if not authority.is_file():
+        raise DpflError(f"There is no certificate {authority}: get the server's ca.crt, and name it by server.ca.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+    except OSError as error:
+        raise DpflError(f"The server {address} cannot be reached ({error.strerror or error}): is it running?") from None
+    return f"{address} can be reached"
+
+
+def leaving(charter: Charter) -> Iterator[str]:
+    """What an owner agrees to with this policy."""
+    limits, allow, tell = charter.limits, charter.allow, charter.tell
+    at = f"at delta {limits.delta:g} by {limits.accountant}, for one {limits.unit} ({limits.neighbours})"
+    parts = {"in all": limits.epsilon, "a year": limits.epsilon_a_year, "a run": limits.epsilon_a_run}
+    most = ", ".join(f"{epsilon:g} {part}" for part, epsilon in parts.items() if epsilon is not None)
+    yield f"noisy updates of models, and noisy answers to surveys: epsilon {most} at most, {at}"
+    noise = "secure noise" if tell.secure else "noise, in floating point where the server asks for it"
+    yield (
+        f"each with {noise} of multiplier {allow.least_noise_multiplier:g} or more, clipped at {allow.largest_clip:g} or less, "
+        f"from batches of {allow.largest_sampling_rate:.0%} of the {limits.unit}s or fewer"
+    )
+    yield f"how many {limits.unit}s there are: {_size(charter)}"
+    yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
+    yield "a signed statement of what its ledger holds, to owners of runs that it joined"
+    if tell.trusted:
+        yield "CLIPPED UPDATES WITHOUT NOISE, to a server that is trusted to add it"
+    if tell.bare:
+        yield "UPDATES WITHOUT ANY NOISE"
+
+
+def staying(charter: Charter) -> Iterator[str]:
+    yield "samples, labels, identities, and anything that is computed from them without noise"
+    if not (charter.tell.trusted or charter.tell.bare):
+        yield "losses, accuracies, counts and gradients, unless they have noise that the ledger pays for"
+    yield f"anything at all for runs of variants other than {', '.join(charter.allow.variants)}"
+    yield f"anything for orders that none of {len(charter.owners)} named owners signed, or beyond these limits"
+    yield "what the log, the ledger and the kept orders say"
+
+
+def _size(charter: Charter) -> str:
+    size = charter.tell.size
+    if isinstance(size, Constant):
+        return f"always said to be {size.constant}"
+    return f"rounded up to {size.rounded}s" if isinstance(size, Rounded) else "exactly"
