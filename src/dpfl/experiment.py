@@ -104,11 +104,15 @@ class PrivacySection(Section):
     ledger: str | None = None
     entropy: str = "keyed"
     noise: str | None = None
+    aggregation: str = "plain"
+    survivors: int | None = Field(default=None, ge=1, le=100)
+    colluders: int | None = Field(default=None, ge=0, le=100)
 
 
 class EngineSection(Section):
     name: str = "local"
     workers: int | None = Field(default=None, ge=1, le=1024)
+    masks: bool = False
 
 
 class EvaluateSection(Section):
@@ -196,6 +200,10 @@ class Experiment(Section):
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,
             noise=self.privacy.noise,
+            aggregation=self.privacy.aggregation,
+            survivors=self.privacy.survivors,
+            colluders=self.privacy.colluders,
+            masks=self.engine.masks,
             evaluate_every=self.evaluate.every,
             metric=self.metrics.part(),
             progress=progress,

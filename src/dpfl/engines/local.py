@@ -154,7 +154,9 @@ class _Worker:
         slot = next(self._slot)
         if isinstance(answer, DpflError):
             raise answer
-        return answer if answer.refused or answer.failed else replace(answer, update=room.copy_(slot))
+        if answer.refused or answer.failed or answer.numbers is not None:
+            return answer
+        return replace(answer, update=room.copy_(slot))
 
     def restart(self) -> None:
         self.dismiss()

@@ -43,6 +43,12 @@ def private_steps(
         here += step(drift.added(noisy, here) if drift else noisy)
 
 
+def clipped_batch(gradients: ClippedGradients, data: Holdings, release: Release, generator: Generator) -> Tensor:
+    """The clipped sum of one batch, for those who add the noise elsewhere."""
+    batch = release.sampling.draw(len(data), generator("batch"))
+    return clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
+
+
 def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
     """By the norms of the layers; or from gradients written out, where the clip has a measure of its own."""
     if not isinstance(clip, Measuring):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,7 +23,7 @@ from dpfl.models import Buildable, FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import Holdings, Questioned
-from dpfl.node.local import clipped_sum, plain_steps, private_steps
+from dpfl.node.local import clipped_batch, clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.policy import Policy
 from dpfl.node.task import Reply, Task, cost
@@ -139,6 +140,8 @@ class Node:
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, vector, randomness)})
         try:
+            if task.summing:
+                return Reply(task.client, numbers=self._numbers(task, task.summing, vector, randomness))
             update, inside = self._train(task, vector, randomness, correction)
             return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
         except NonFinite as error:
@@ -149,10 +152,7 @@ class Node:
         generator = partial(_keyed, randomness, task)
         added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
         drift = Drift(vector[: self.model.layout.trainable], task.local.prox, added)
-        self.model.load(vector)
-        self.model.module.train()
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
+        with self._training(vector, generator):
             try:
                 self._descend(task, data, generator, drift, last)
             except NonFinite:
@@ -160,6 +160,32 @@ class Node:
                     raise
                 self.model.load(vector)
         return self._upload(task, vector, generator)
+
+    def _numbers(self, task: Task, release: Release, vector: Tensor, randomness: Randomness) -> np.ndarray:
+        """Its part of a secure sum: the clipped sum of one batch, or its clipped update, with its share of the noise.
+
+        Where clients are drawn, each draws for itself: who is not sends its noise alone, and nobody can tell.
+        """
+        assert task.summed is not None
+        generator, layout = partial(_keyed, randomness, task), self.model.layout
+        if task.samples:
+            with self._training(vector, generator):
+                total = clipped_batch(self._clipped(release), self._held(task.client), release, generator)
+        elif generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients:
+            total, _ = self._train(task, vector, randomness, None)
+        else:
+            total = torch.zeros(layout.size)
+        whole = release.whole_sum(task.summed.bound, task.summed.clients)
+        return whole.numbers(total.numpy() * np.float64(task.summed.scale), generator("share of the noise"))
+
+    @contextmanager
+    def _training(self, vector: Tensor, generator: Generator) -> Iterator[None]:
+        """The module with these weights, in training, and with randomness of its own."""
+        self.model.load(vector)
+        self.model.module.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
+            yield
 
     def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
         if task.samples:

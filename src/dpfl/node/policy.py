@@ -12,12 +12,14 @@ from dpfl.node.task import Task, moved_by_a_sample
 @dataclass(frozen=True)
 class Policy:
     """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows sums with noise only;
-    updates that are `bare` of any noise; values that are `raw`, or covered by no accountant. By default none of these.
+    updates that are `bare` of any noise; values that are `raw`, or covered by no accountant; a share of the noise only, where
+    secure `sums` hide each client. By default none of these.
     """
 
     trusted: bool = False
     bare: bool = False
     raw: bool = False
+    sums: bool = False
 
     def refusal(self, task: Task) -> str:
         """Why the owner will not do this task; empty where it will."""
@@ -33,7 +35,7 @@ class Policy:
 
 
 def _private(task: Task) -> bool:
-    return bool((task.upload and task.upload.private) or (task.samples and task.samples.private))
+    return bool((task.upload and task.upload.private) or (task.samples and task.samples.private) or task.summing)
 
 
 def _unbounded(task: Task) -> bool:
@@ -84,6 +86,18 @@ TASKS: tuple[Objection, ...] = (
     (
         lambda own, task: _private(task) and task.samples and task.samples.sampling.counts,
         "batches that are drawn by how many samples it has",
+        Reason.UNCOVERED,
+    ),
+    (
+        lambda own, task: task.summing and not own.sums,
+        "a share of the noise alone, where no secure sum hides it",
+        Reason.NOT_TRUSTED,
+    ),
+    (
+        lambda own, task: (
+            task.summing and (not task.summed or task.raw or task.slope or task.upload or (task.samples and task.steps != 1))
+        ),
+        "a secure sum of anything but one step on samples, or of one clipped update",
         Reason.UNCOVERED,
     ),
     (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it", Reason.UNCOVERED),

@@ -48,6 +48,19 @@ def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> floa
 
 
 @dataclass(frozen=True)
+class Summed:
+    """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
+
+    scale: float
+    bound: float
+    clients: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale <= 1:
+            raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.scale}.")
+
+
+@dataclass(frozen=True)
 class Task:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
     `slope` for a noisy one that is paid for.
@@ -64,6 +77,13 @@ class Task:
     upload: Upload | None = None
     survey: AnySurvey | None = None
     slope: bool = False
+    summed: Summed | None = None
+
+    @property
+    def summing(self) -> Release | None:
+        """The release whose noise all clients share, for a server that sees their sum only."""
+        release = self.samples if self.samples and self.samples.private else self.clients
+        return release if release.sums and not self.survey else None
 
     @property
     def measures(self) -> bool:
@@ -84,6 +104,8 @@ def cost(task: Task, size: int) -> tuple[Event, int] | None:
         return gaussian(0.0) if task.raw else task.upload.event(1), 1
     if task.samples and task.samples.private:
         return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+    if task.summing and task.summed:
+        return task.summing.event(task.summed.clients), 1
     return None
 
 
@@ -103,7 +125,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Reply:
-    """A client's release, or why there is none."""
+    """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to see."""
 
     client: int
     update: Tensor | None = None
@@ -112,3 +134,4 @@ class Reply:
     failed: str = ""
     diverged: bool = False
     raw: Mapping[str, np.ndarray] | None = None
+    numbers: np.ndarray | None = None

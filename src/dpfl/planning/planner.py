@@ -91,7 +91,8 @@ def with_planned_noise(
 def with_planned_rate(
     algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int, rows: Rows | None = None
 ) -> Algorithm:
-    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk.
+    """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk; shares
+    of the noise are less.
 
     On rows of a table, where nobody said otherwise, the clip is the length of a usual gradient, the walk one that moves a score
     by little, and the rate no higher than a linear model can bear.
@@ -105,6 +106,6 @@ def with_planned_rate(
     if budget.rounds is None:
         raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
     steps = algorithm.releases_in(budget.rounds)
-    noise = release.deviation() * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
+    noise = release.added * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
     rate = float(f"{min(walk / noise, most):.3g}")
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

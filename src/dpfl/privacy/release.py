@@ -20,6 +20,8 @@ from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.noise import AtLeast, Gaussian, Planned, check_deviation
 from dpfl.privacy.sampling import All, Cyclic, Sampling
 from dpfl.privacy.secure_noise import SecureGaussian, noisy_number, secure_sum
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.whole_sums import WholeSum
 
 ABSORBED = 2.0**-20
 """Noise of a smaller share of the sum has fewer than 4 of float32's 24 bits left."""
@@ -34,8 +36,9 @@ class Release:
 
     `shared_by` clients each add their share of the noise where they are, for a server that only ever sees the sum (secure
     aggregation); one of them can subtract its own, so the noise counts as that of the others. By default the noise is added in
-    one place. `realised` divides by the batch that was drawn, and leaves an empty one out, as some papers print it; no
-    accountant covers that.
+    one place. With `sums` the server sees whole numbers summed over clients by secure aggregation, and the noise is that of the
+    shares that it cannot know (docs/privacy.md). `realised` divides by the batch that was drawn, and leaves an empty one out,
+    as some papers print it; no accountant covers that.
     """
 
     sampling: Sampling = field(default_factory=All)
@@ -43,6 +46,7 @@ class Release:
     noise: Gaussian | Planned | HaarNoise | BandedNoise | None = None
     shared_by: int | None = None
     realised: bool = False
+    sums: Shared | None = None
     of_models = False
 
     def __post_init__(self) -> None:
@@ -62,8 +66,25 @@ class Release:
             raise DpflError("Quantile clipping needs its noise at the server; choose noise = 'server' or a fixed clip.")
         if self.whole_run and (self.clip.adapts_to or self.shared_by):
             raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
+        if self.sums is not None:
+            self._check_sums()
         if self.clip.adapts_to == "count" and isinstance(self._kind, HaarNoise):
             raise DpflError("The count of quantile clipping is one release with Gaussian noise; use that, or a fixed clip.")
+
+    def _check_sums(self) -> None:
+        if self.noise is None or self.shared_by or self.realised or self.of_models:
+            raise DpflError(
+                "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
+            )
+        if isinstance(self._kind, (HaarNoise, BandedNoise, AtLeast)) or self.clip.bounds not in ("norm", "layers"):
+            raise DpflError(
+                "A secure sum is proven for Gaussian noise on clipped vectors, and not for noise on Haar coefficients, or that "
+                "later rounds take back, or that follows what was released; set privacy.aggregation = 'plain'."
+            )
+        if self.clip.adapts_to:
+            raise DpflError(
+                "A secure sum needs one clip for all rounds; choose a fixed one, or set privacy.aggregation = 'plain'."
+            )
 
     @property
     def private(self) -> bool:
@@ -167,6 +188,16 @@ class Release:
         multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         return multiplier * self.sensitivity(largest_weight)
 
+    def whole_sum(self, bound: float, clients: int) -> WholeSum:
+        """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
+        assert self.sums is not None
+        return WholeSum(self.sums.share(self.deviation()), bound, clients)
+
+    @property
+    def added(self) -> float:
+        """The deviation of the noise that is added in one place."""
+        return self.sums.share(self.deviation()) if self.sums else self.deviation()
+
     def energy(self, size: int) -> float:
         """E |noise|^2 of a sum of this size, in units of deviation^2."""
         return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
@@ -198,11 +229,11 @@ class Release:
         """A float32 sum of so many units, each `longest` at most, must not be so large that its rounding swallows the noise."""
         if self.noise is None:
             return
-        check_deviation(self.deviation())
-        if self.deviation() < ABSORBED * units * longest:
+        check_deviation(self.added)
+        if self.added < ABSORBED * units * longest:
             raise DpflError(
                 f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum of {units:g} clipped units; "
-                f"raise it above {ABSORBED * units * longest / self.sensitivity():.2g}, or draw fewer at a time."
+                f"raise it above {ABSORBED * units * longest * self.multiplier / self.added:.2g}, or draw fewer at a time."
             )
 
 

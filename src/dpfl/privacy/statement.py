@@ -24,6 +24,7 @@ def rounded_up(epsilon: float, digits: int = 4) -> float:
 NOISE = {
     "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real data it is not enough",
     "secure": "secure: whole numbers on a grid, from a stream cipher",
+    "shared": "shared by the clients: whole numbers on a grid",
 }
 
 
@@ -52,7 +53,7 @@ class PrivacyStatement:
     """The releases as the paper counts them, in the ledger's words: what `claimed` is computed from."""
     assumptions: tuple[str, ...] = ()
     noise: str = "floating-point"
-    """Of what kind: "floating-point", "secure", or "none"."""
+    """Of what kind: "floating-point", "shared", "secure", or "none"."""
     warnings: tuple[str, ...] = ()
     """What makes the guarantee weaker than its figures look; part of the statement, so that nothing can leave it out."""
     used: float | None = None

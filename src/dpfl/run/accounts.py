@@ -31,6 +31,9 @@ ADVERSARY = {
     "round": "other clients and the public, who see the models; the server is trusted with single updates",
     "shared": "any one other client, which can subtract its own share of the noise, and the public; the server, which knows "
     "who was drawn and what noise it adds for missing shares, is trusted",
+    "sums": "the server, the public and up to {t} clients together, who see sums over at least {m} clients only",
+    "sums alone": "the server and the public, who see sums over at least {m} clients only; not a client, which can subtract "
+    "its own share of the noise",
     "none": "nobody is kept out",
 }
 
@@ -210,7 +213,7 @@ class Accounts:
             unit=self.algorithm.unit,
             neighbours=self._neighbours,
             delta=self.delta,
-            adversary=ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale],
+            adversary=self._adversary,
             accountant=self.accountant,
             proven=max(figures),
             unaccounted=self.algorithm.leaks,
@@ -226,6 +229,12 @@ class Accounts:
             asked=self.algorithm.questions,
             warnings=(*self.warnings, *self._unlimited()),
         )
+
+    @property
+    def _adversary(self) -> str:
+        if (sums := self.algorithm.sums) is None:
+            return ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale]
+        return (ADVERSARY["sums"] if sums.colluders else ADVERSARY["sums alone"]).format(t=sums.colluders, m=sums.survivors)
 
     @property
     def _neighbours(self) -> str:
@@ -265,7 +274,7 @@ class Accounts:
         facts = ["the sizes of the clients, the settings and the test set are public"]
         if self.ordered:
             facts.append("every release that was ordered is counted once; what a node spent, its own signed statement says")
-        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden:
+        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden and not self.algorithm.sums:
             facts.append(
                 "a client knows whether it was drawn into a cohort itself; only the server learns who else was, and how many"
             )
@@ -273,6 +282,11 @@ class Accounts:
             facts.append("clients do not add up what they know: of t together, only the other shares of the noise are unknown")
             alone = noise.multiplier / math.sqrt(shares)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
+        if self.algorithm.sums:
+            facts.append(
+                "secure aggregation: more colluders, or a server that sees single clients, find a share of the noise only"
+            )
+            facts.append("who answers, and how fast, does not depend on the data")
         if self.timed and not self.algorithm.steps.adaptive:
             facts.append("when the clock ends the run does not depend on the data")
         if isinstance(randomness, Keyed):

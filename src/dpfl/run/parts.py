@@ -25,14 +25,15 @@ from dpfl.privacy import (
     sampling,
     schedules,
     secure_noise,
+    shared_noise,
 )
 from dpfl.server import adaptive_steps, algorithm, kept, steps, update, weights
 from dpfl.server import schedules as server_schedules
 
 ROOMS: tuple[ModuleType, ...] = (
     clip, columns, haar_release, histogram, matrix, matrix_release, mean, metric, noise, published, release, sampling,
-    schedules, secure_noise, adaptive_steps, algorithm, kept, server_schedules, steps, update, weights, objectives, optimisers,
-    task,
+    schedules, secure_noise, shared_noise, adaptive_steps, algorithm, kept, server_schedules, steps, update, weights,
+    objectives, optimisers, task,
 )  # fmt: skip
 """Where the parts of an algorithm are."""
 

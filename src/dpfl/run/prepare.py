@@ -36,6 +36,7 @@ from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
+from dpfl.run.aggregation import Aggregation
 from dpfl.run.beforehand import Beforehand, look, owners
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
 from dpfl.run.parts import describe
@@ -102,6 +103,7 @@ def prepare(
     host: Host | None = None,
     metric: PrivateMetric | None = None,
     unit: str | None = None,
+    aggregation: Aggregation = Aggregation(),
 ) -> Job:
     """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -117,6 +119,7 @@ def prepare(
     sizes = federation.counted(algorithm.unit)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    algorithm = aggregation.of(algorithm, len(federation.sizes), host is not None)
     if ledger and algorithm.unit == "none":
         raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
     folder = _place(algorithm, out, resume)
@@ -173,14 +176,15 @@ def prepare(
             persons=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
-    central = accounts.ledgers.open(0) if algorithm.scale == "round" else None
+    central = None if algorithm.own_accounts or algorithm.scale != "round" else accounts.ledgers.open(0)
     federated = Federated(run, sizes, flat.layout, public, central, limit, federation.counted(algorithm.unit, kept))
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate)
+    adding = aggregation.adding(run, accounts.owners, algorithm)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate, adding)
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(
@@ -381,7 +385,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
     if entropy == "system":
         return SystemEntropy()
-    if accounts.algorithm.scale != "round":
+    if accounts.algorithm.scale != "round" or accounts.algorithm.own_accounts:
         return Keyed(seed)
     with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))

@@ -65,9 +65,10 @@ def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tens
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons)
-    samples = replace(algorithm.samples, sampling=All()) if algorithm.samples else None
+    samples = replace(algorithm.samples, sampling=All(), sums=None) if algorithm.samples else None
+    clients = replace(algorithm.clients, sums=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
-    asked = Task(0, 0, 1, algorithm.local, algorithm.clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
+    asked = Task(0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
     node = Node(site)
     try:
         return node.work(asked, model.read())

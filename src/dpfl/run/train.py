@@ -19,6 +19,7 @@ from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
 from dpfl.planning.questions import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
+from dpfl.run.aggregation import Aggregation
 from dpfl.run.folder import vector_sha256
 from dpfl.run.metrics import Row, figure
 from dpfl.run.prepare import Host, Job, prepare
@@ -107,6 +108,10 @@ def train(
     experiment: Mapping[str, Any] | None = None,
     unit: str | None = None,
     host: Host | None = None,
+    aggregation: str = "plain",
+    survivors: int | None = None,
+    colluders: int | None = None,
+    masks: bool = False,
 ) -> Result:
     """Train until the first budget ends, and say what it cost in privacy.
 
@@ -120,6 +125,7 @@ def train(
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
             entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
             experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
+            aggregation=Aggregation(aggregation, survivors, colluders, masks),
         )  # fmt: skip
         job.recorder.progress.start(job)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,3 +53,19 @@ def correlated_sum(
 def noisy_inside_fraction(replies: Sequence[Reply], release: Release, expected: float, rng: np.random.Generator) -> float:
     """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
     return release.noised_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5
+
+
+def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
+    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would give the sum away."""
+    digest = hashlib.blake2b(repr(release).encode(), digest_size=16)
+    for tensor in (vector, total):
+        digest.update(tensor.contiguous().numpy().data)
+    return f"{digest.hexdigest()}-{inside}"
+
+
+def fault(update: Tensor | None, size: int) -> str:
+    if update is None or update.shape != (size,):
+        return "its update has the wrong shape and was dropped"
+    # A sum that is finite has finite terms; one that is not may also have overflowed.
+    finite = torch.isfinite(update.sum()) or torch.isfinite(update).all()
+    return "" if finite else "its update is not finite and was dropped"

@@ -16,6 +16,7 @@ from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.release import Upload
+from dpfl.privacy.shared_noise import Shared
 from dpfl.server.kept import Controls, Kept, LastModels
 from dpfl.server.rules import check
 from dpfl.server.schedules import Schedule
@@ -114,12 +115,13 @@ class Algorithm:
     @property
     def policy(self) -> Policy:
         """What the owners of the data must agree to: that the server is trusted, or that no noise hides them, or not all."""
-        return Policy(trusted=self.scale == "round", bare=self.scale == "none", raw=bool(self.leaks))
+        trusted = self.scale == "round" and not self.sums
+        return Policy(trusted, bare=self.scale == "none", raw=bool(self.leaks), sums=self.sums is not None)
 
     @property
     def own_accounts(self) -> bool:
         """Whether every client pays from a ledger of its own; else the federation has one."""
-        return self.scale in ("step", "upload")
+        return self.scale in ("step", "upload") or self.sums is not None
 
     @property
     def release(self) -> Release | None:
@@ -127,10 +129,28 @@ class Algorithm:
         return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
 
     @property
+    def sums(self) -> Shared | None:
+        """Who shares the noise, where the server sees sums only."""
+        return self.release.sums if self.release else None
+
+    def summed(self, shared: Shared) -> Algorithm:
+        """With noise that clients share under secure aggregation; refused where there is no proof for that."""
+        if self.scale not in ("step", "round"):
+            raise DpflError(
+                f"{self.name} has no noise in single steps or on the sum of a round, which clients could share; set "
+                "privacy.aggregation = 'plain'."
+            )
+        if self.scale == "step" and self.samples:
+            return replace(self, samples=replace(self.samples, sums=shared))
+        return replace(self, clients=replace(self.clients, sums=shared, shared_by=None))
+
+    @property
     def noise(self) -> str:
-        """What kind of noise it is: "floating-point", "secure" (all of it), or "none"."""
+        """What kind of noise it is: "floating-point", "shared" (whole numbers), "secure" (all of it), or "none"."""
         if self.release is None:
             return "none"
+        if self.sums and not self.release.secure:
+            return "shared"
         return "secure" if self.release.secure else "floating-point"
 
     def with_noise(self, multiplier: float) -> Algorithm:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +18,13 @@ from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.clip import adapted
 from dpfl.privacy.randomness import scoped
 from dpfl.privacy.surveys import AnySurvey
-from dpfl.server.aggregate import correlated_sum, mean, noisy_inside_fraction, noisy_sum, weighted_sum
+from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, release_name, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.kept import Kept
 from dpfl.server.schedules import counted_alike
-from dpfl.server.state import METRIC, PAST_NOISE, Federated, State
-from dpfl.server.steps import Facts, Seen, Situation
+from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
+from dpfl.server.steps import Seen, Situation
+from dpfl.server.summing import Add, RoundSum, plain
 from dpfl.server.weights import found
 
 
@@ -38,13 +38,14 @@ class Coordinator:
         randomness: Randomness,
         probe: Callable[[Order], list[Reply]],
         validate: Callable[[Tensor], float],
+        add: Add = plain,
     ) -> None:
         self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
         self.stopped_by = ""
         self.lost: list[str] = []
-        self._randomness, self._probe, self._validate = randomness, probe, validate
+        self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
-        self._facts = _facts(algorithm, budget, federated, state, self._weights)
+        self._facts = facts(algorithm, budget, federated, state, self._weights)
         self._clock = time.monotonic() - state.seconds
         self._longest, self._made = 0.0, state.round
         self._cohort: tuple[int, ...] = ()
@@ -64,14 +65,29 @@ class Coordinator:
         self._find_public_clip()
         self._follow_schedule()
         steps = self._steps()
-        rng = self._randomness.generator("cohort", state.round)
-        drawn = state.clients.sampling.draw(len(self.federated.declared), rng, state.round)
-        self._cohort = tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
+        self._cohort = self._drawn()
+        if self.algorithm.sums and len(self._cohort) < self.algorithm.sums.survivors:
+            self.stopped_by = "survivors"
+            return None
         if not self._send(self.clients_shown):
             return None
         self._taken = steps
         self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
+
+    def _drawn(self) -> tuple[int, ...]:
+        """Who is asked; in a secure sum of clients it is everybody, and each draws for itself."""
+        state, everybody = self.state, len(self.federated.declared)
+        rng = self._randomness.generator("cohort", state.round)
+        drawn = range(everybody) if self.algorithm.sums else state.clients.sampling.draw(everybody, rng, state.round)
+        return tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
+
+    @property
+    def _sum(self) -> RoundSum:
+        state, declared = self.state, self.federated.declared
+        if self.algorithm.scale == "round" or state.samples is None:
+            return RoundSum.of_updates(state.clients, len(declared))
+        return RoundSum.of_steps(state.samples, self._weights, declared, self.algorithm.local.optimiser.rate)
 
     def _order(self, clients: Sequence[int], steps: int, release: Release, survey: AnySurvey | None = None) -> Order:
         state = self.state
@@ -79,7 +95,8 @@ class Coordinator:
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
             raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey, slope=self._extra > 0,
         )  # fmt: skip
-        tasks = tuple(replace(task, client=client) for client in clients)
+        sums = self._sum if self.algorithm.sums and not survey else None
+        tasks = tuple(replace(task, client=client, summed=sums.asked(client) if sums else None) for client in clients)
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
         return Order(state.round, steps, tasks, state.vector, sent)
@@ -112,7 +129,7 @@ class Coordinator:
     @property
     def clients_shown(self) -> int:
         """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
-        if self.algorithm.scale == "round":
+        if self.algorithm.scale == "round" and not self.algorithm.sums:
             return round(self.state.clients.sampling.expected(len(self.federated.declared)))
         return len(self._cohort)
 
@@ -159,8 +176,9 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _send(self, clients: int) -> bool:
-        """Count the model down and the update up, four bytes a number; no budget is exceeded."""
-        traffic = 2 * 4 * self.federated.layout.size * clients
+        """Count the model down and the update up, four bytes a number (some sums need eight); no budget is exceeded."""
+        up = self._sum.whole.bits // 8 if self.algorithm.sums else 4
+        traffic = (4 + up) * self.federated.layout.size * clients
         if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return False
@@ -176,7 +194,7 @@ class Coordinator:
         if self.stopped_by:
             return
         self.state.weights = self._weights = found(self.algorithm.weights, declared, answers)
-        self._facts = _facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
+        self._facts = facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
     def _find_centre_and_scales(self) -> None:
         """Before the first round: the mean of all samples, or the scales of a table's columns, by a release that clients pay
@@ -238,7 +256,7 @@ class Coordinator:
             state.samples = release
         else:
             state.clients = release
-        self._facts = _facts(self.algorithm, self.budget, self.federated, state, self._weights)
+        self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
 
     def _find_public_clip(self) -> None:
         """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
@@ -256,7 +274,11 @@ class Coordinator:
         good = self._usable(replies)
         self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
         size = self.federated.layout.size
-        if self.algorithm.scale == "round":
+        if self.algorithm.sums:
+            if (opened := self._opened(good)) is None:
+                return
+            update = opened
+        elif self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             randomness = self._debit_federation(total, sum(reply.inside for reply in good))
             update = self._noisy(total, len(good), randomness).div_(self._divisor)
@@ -266,10 +288,20 @@ class Coordinator:
         sent = state.vector
         rng = self._randomness.generator("noise on the way down", state.round)
         state.vector, state.velocity = self.algorithm.server.step(state.vector, state.velocity, update, rng)
-        self._keep_variances_positive()
+        keep_variances_positive(state.vector, self.federated.layout)
         state.average = self.algorithm.server.averaged(state.average, state.vector, state.round + 1)
         if self.algorithm.scale != "round":
             self._learn(good, sent)
+
+    def _opened(self, good: Sequence[Reply]) -> Tensor | None:
+        """The mean update from a sum of whole numbers; None where too few are left: it was paid for, and moves nothing."""
+        if self.algorithm.sums and len(good) < (least := self.algorithm.sums.survivors):
+            self.lost.append(f"round {self.state.round + 1}: {len(good)} clients are left of {least}, so nothing was opened")
+            return None
+        sent = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
+        found = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
+        share = float(sum(self._weights[reply.client] for reply in good))
+        return found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
 
     @property
     def _divisor(self) -> float:
@@ -300,7 +332,7 @@ class Coordinator:
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
         """Refusals and failures cost their own reply; a client whose loss is not a number ends the run."""
-        good = []
+        good, layout = [], self.federated.layout
         for reply in replies:
             if reply.diverged:
                 raise Diverged(
@@ -309,7 +341,8 @@ class Coordinator:
                 )
             if reply.refused and self.algorithm.own_accounts:
                 self.state.remaining[reply.client] = 0
-            problem = reply.refused or reply.failed or _fault(reply.update, self.federated.layout.size)
+            faulty = self._sum.fault(reply, layout) if self.algorithm.sums else fault(reply.update, layout.size)
+            problem = reply.refused or reply.failed or faulty
             if problem:
                 self.lost.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
             else:
@@ -346,12 +379,6 @@ class Coordinator:
             fraction = noisy_inside_fraction(replies, release, expected, rng)
             self.state.clients = replace(release, clip=adapted(release.clip, fraction))
 
-    def _keep_variances_positive(self) -> None:
-        layout = self.federated.layout
-        for entry, name in enumerate(layout.names):
-            if name.endswith("running_var"):
-                self.state.vector[layout.span(entry)].clamp_(min=1e-5)
-
     def close_round(self, steps: int) -> None:
         """4: count what the round used."""
         state = self.state
@@ -370,29 +397,3 @@ class Coordinator:
         state.round += 1
         state.tau = steps
         state.iterations += steps
-
-
-def _facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
-    samples = state.samples
-    batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
-    clip = samples.clip.level if samples else 0.0
-    multiplier = samples.deviation() / clip if samples else 0.0
-    rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
-    energy = samples.energy(parameters) if samples else 0.0
-    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
-
-
-def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
-    """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would give the sum away."""
-    digest = hashlib.blake2b(repr(release).encode(), digest_size=16)
-    for tensor in (vector, total):
-        digest.update(tensor.contiguous().numpy().data)
-    return f"{digest.hexdigest()}-{inside}"
-
-
-def _fault(update: Tensor | None, size: int) -> str:
-    if update is None or update.shape != (size,):
-        return "its update has the wrong shape and was dropped"
-    # A sum that is finite has finite terms; one that is not may also have overflowed.
-    finite = torch.isfinite(update.sum()) or torch.isfinite(update).all()
-    return "" if finite else "its update is not finite and was dropped"

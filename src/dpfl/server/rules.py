@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
 from dpfl.node.objectives import CrossEntropy
+from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.node.task import moved_by_a_sample
 from dpfl.privacy.events import REPLACE
 from dpfl.privacy.release import Release
+from dpfl.privacy.sampling import All, Poisson, PoissonSize
 
 if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm
@@ -177,6 +179,42 @@ LOCAL: tuple[Rule, ...] = (
     ),
 )
 
+SUMS: tuple[Rule, ...] = (
+    (
+        lambda a: a.sums and a.variant != "sound",
+        "A secure sum is for sound systems; set algorithm.variant = 'sound', or privacy.aggregation = 'plain'.",
+    ),
+    (
+        lambda a: a.sums and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1),
+        "In a secure sum a client's noise is a share only, and a second local step would follow values that carry no more than "
+        "that, for which there is no proof: set algorithm.tau = 1 (a system that chooses tau itself cannot).",
+    ),
+    (
+        lambda a: a.sums and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, PlannedSGD)),
+        "In a secure sum the server sees the sum of all gradients only, so clients take a plain step: set optimiser = 'sgd'.",
+    ),
+    (
+        lambda a: a.sums and (a.kept or (a.schedule and a.schedule.follows)),
+        "Controls, last models and schedules that follow gradients are read off single updates, which a secure sum hides; set "
+        "privacy.aggregation = 'plain'.",
+    ),
+    (
+        lambda a: (
+            a.sums
+            and a.scale == "round"
+            and not (a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize)))
+        ),
+        "In a secure sum of updates clients count alike and draw themselves, each by its own chance: set weights = 'uniform', "
+        "sampling = 'poisson' or no cohort.",
+    ),
+    (
+        lambda a: a.sums and a.scale == "round" and (a.weights.survey or a.columns),
+        "What clients are asked beside a sum of their updates goes to a trusted server, and in a secure sum there is none: declare "
+        "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
+    ),
+)
+
+
 LEAKS: tuple[Rule, ...] = (
     (
         lambda a: _shown_exactly(a) != bool(a.leaks),
@@ -188,4 +226,4 @@ LEAKS: tuple[Rule, ...] = (
     ),
 )
 
-RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *LEAKS)
+RULES = (*NOISE, *STEPS, *SURVEYS, *SCHEDULES, *LOCAL, *SUMS, *LEAKS)

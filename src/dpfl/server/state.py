@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpfl.models import Layout
-from dpfl.privacy import Ledger, Limit, Release
+from dpfl.privacy import Budget, Ledger, Limit, Release
+from dpfl.server.steps import Facts
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from dpfl.server.algorithm import Algorithm
 
 PAST_NOISE = "past noise"
 """What the server remembers of the noise that later rounds take back; as secret as the seed."""
@@ -62,3 +65,20 @@ class Federated:
     limit: Limit | None = None
     held_out: Sequence[int] = ()
     """How many samples each client keeps out of training, for a metric; none where it is of those of training."""
+
+
+def facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
+    """What a step policy may know of the run as it stands."""
+    samples = state.samples
+    batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
+    clip = samples.clip.level if samples else 0.0
+    multiplier = samples.deviation() / clip if samples else 0.0
+    rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
+    energy = samples.energy(parameters) if samples else 0.0
+    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
+
+
+def keep_variances_positive(vector: Tensor, layout: Layout) -> None:
+    for entry, name in enumerate(layout.names):
+        if name.endswith("running_var"):
+            vector[layout.span(entry)].clamp_(min=1e-5)

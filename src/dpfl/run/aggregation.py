@@ -1,0 +1,46 @@
+"""How the server gets the sum of a round: from every client's own update, or as a sum only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpfl.algorithms import Algorithm
+from dpfl.errors import DpflError
+from dpfl.privacy.shared_noise import Shared
+from dpfl.secagg.group import check_sizes
+from dpfl.server.summing import Add, Masked, plain
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """`plain`, or `secure`: sums over at least `survivors` clients (all, if not said), `colluders` of whom may be the server's.
+
+    In a simulation the sum is the same with the protocol or without it; `masks` runs it.
+    """
+
+    kind: str = "plain"
+    survivors: int | None = None
+    colluders: int | None = None
+    masks: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("plain", "secure"):
+            raise DpflError(f"privacy.aggregation is 'plain' or 'secure' (the server sees sums only), not {self.kind!r}.")
+        if self.kind == "plain" and (self.survivors is not None or self.colluders is not None or self.masks):
+            raise DpflError(
+                "privacy.survivors, privacy.colluders and engine.masks are for secure sums: set privacy.aggregation = 'secure'."
+            )
+
+    def of(self, algorithm: Algorithm, clients: int, elsewhere: bool = False) -> Algorithm:
+        """The algorithm with noise that clients share; refused where the sum would not be secure, or its noise has no proof."""
+        if self.kind == "plain":
+            return algorithm
+        if elsewhere:
+            raise DpflError("Nodes elsewhere do not run secure aggregation yet; set privacy.aggregation = 'plain'.")
+        survivors, colluders = clients if self.survivors is None else self.survivors, self.colluders or 0
+        check_sizes(clients, survivors, colluders)
+        return algorithm.summed(Shared(survivors, colluders))
+
+    def adding(self, run: str, names: Sequence[str], algorithm: Algorithm) -> Add:
+        return Masked(run, names, algorithm.sums) if self.masks and algorithm.sums else plain

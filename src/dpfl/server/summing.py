@@ -1,0 +1,112 @@
+"""The sum of a round under secure aggregation: what each client is to send, and the step that the sum of them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.lazy import torch
+from dpfl.models import Layout
+from dpfl.node.task import Reply, Summed
+from dpfl.privacy import Release
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.whole_sums import Whole, WholeSum
+from dpfl.secagg import At, Group, Member, Opened, Sum
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Add = Callable[[int, Mapping[int, Whole]], Whole]
+"""The round and the numbers of those who answered to their sum: plain, or by the protocol."""
+
+
+def plain(round: int, numbers: Mapping[int, Whole]) -> Whole:
+    first, *others = numbers.values()
+    total = first.copy()
+    for one in others:
+        total += one
+    return total
+
+
+class Masked:
+    """The protocol with every member in this process, so that a simulation tests it: whoever has no numbers is missing."""
+
+    def __init__(self, run: str, names: Sequence[str], shared: Shared) -> None:
+        keys = {name: Ed25519PrivateKey.generate() for name in names}
+        identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
+        self._names, self._group = names, Group(run, identities, shared.survivors, shared.colluders)
+        self._members = {name: Member(self._group, name, key) for name, key in keys.items()}
+        cards = [member.card for member in self._members.values()]
+        for member in self._members.values():
+            member.meet(cards)
+        self._session = next(iter(self._members.values())).session
+
+    def __call__(self, round: int, numbers: Mapping[int, Whole]) -> Whole:
+        here, first = At(self._session, round), next(iter(numbers.values()))
+        sum = Sum(self._group, here, len(first), 8 * first.dtype.itemsize)
+        for client, own in numbers.items():
+            sum.take(self._members[self._names[client]].mask(here, own))
+        answers = [self._members[name].agree(shown) for name, shown in sum.shown().items()]
+        for answer in answers:
+            if isinstance(answer, Opened):
+                sum.open(answer)
+            else:
+                sum.vote(answer)
+        if sum.missing:
+            votes = sum.votes()
+            for name in sum.survivors:
+                sum.open(self._members[name].open(votes))
+        return sum.total()
+
+
+@dataclass(frozen=True)
+class RoundSum:
+    """Client i sends a_i <= 1 times its clipped sum; `factor` of the sum of these is the weighted sum of their updates.
+
+    In steps an update is -eta / (q n_i) of a clipped sum, so a_i is its weight over q n_i, in units of the largest such factor;
+    by size all are 1. On the sum of a round an update counts as it is.
+    """
+
+    release: Release
+    scales: tuple[float, ...]
+    factor: float
+    bound: float
+    steps: bool = False
+
+    @classmethod
+    def of_steps(cls, release: Release, weights: Tensor, declared: Sequence[int], rate: float) -> RoundSum:
+        factors = [float(weight) / release.sampling.expected(size) for weight, size in zip(weights, declared, strict=True)]
+        largest = max(factors)
+        scales = tuple(min(1.0, factor / largest) if largest else 0.0 for factor in factors)
+        return cls(release, scales, -rate * largest, release.clip.level * max(declared), steps=True)
+
+    @classmethod
+    def of_updates(cls, release: Release, clients: int) -> RoundSum:
+        return cls(release, (1.0,) * clients, 1.0, release.clip.level)
+
+    @property
+    def whole(self) -> WholeSum:
+        return self.release.whole_sum(self.bound, len(self.scales))
+
+    def asked(self, client: int) -> Summed:
+        return Summed(self.scales[client], self.bound, len(self.scales))
+
+    def numbers(self, layout: Layout) -> int:
+        """As many as are sent: what is not trained by steps does not move."""
+        return layout.trainable if self.steps else layout.size
+
+    def fault(self, reply: Reply, layout: Layout) -> str:
+        sent = reply.numbers
+        if sent is None or sent.shape != (self.numbers(layout),) or sent.dtype != np.dtype(self.whole.kind):
+            return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
+        return ""
+
+    def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> Tensor:
+        """The weighted sum of the updates, as a vector of the model."""
+        found = torch.zeros(layout.size)
+        found[: self.numbers(layout)] = torch.from_numpy(self.whole.total(add(round, sent)) * self.factor)
+        return found

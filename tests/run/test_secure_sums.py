@@ -1,0 +1,194 @@
+"""Runs whose server sees sums only: the noise of one party, shared; drop-outs; what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from torch.nn.utils import parameters_to_vector
+
+import dpfl
+from dpfl.algorithms import adap_dp_fl, ali_dpfl, auto, dp_fedavg, dp_fedavg_wav, fedavg, fedavg_dp, hw_dpfl
+from dpfl.algorithms.scaffold import dp_scaffold
+from dpfl.data import IID, Federation
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel
+from dpfl.models.build import built
+from dpfl.node.node import Node
+from dpfl.node.policy import Policy
+from dpfl.node.task import Reply, Summed, Task
+from dpfl.planning.planner import with_planned_rate
+from dpfl.privacy import Budget, Ledger, Limit
+from dpfl.privacy.shared_noise import Shared
+from tests.conftest import MODEL, small_federation, small_source
+
+Train = Callable[..., dpfl.Result]
+ONE_STEP = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
+ALL_NOISE = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1e4, clip=1e-3, rate=1.0)
+
+
+@pytest.fixture(scope="module", name="ten")
+def _ten() -> Federation:
+    return small_source().split(clients=10, how=IID(), seed=0)
+
+
+def events(folder: Path) -> list[dict[Any, int]]:
+    found = []
+    for path in sorted((folder / "ledger").glob("*.sqlite")):
+        ledger = Ledger.read(path)
+        found.append(dict(ledger.spent()))
+        ledger.close()
+    assert found
+    return found
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
+    """Clients that are never heard of again."""
+    work = Node.work
+    monkeypatch.setattr(
+        Node,
+        "work",
+        lambda self, task, *more: Reply(task.client, failed="it is gone") if task.client in lost else work(self, task, *more),
+    )
+
+
+def test_every_ledger_pays_what_one_party_with_all_the_data_would_pay(train: Train, ten: Federation):
+    shared = train(ten, ONE_STEP, rounds=3, out="shared", aggregation="secure")
+    central = train(small_source().split(clients=1, how=IID(), seed=0), ONE_STEP, rounds=3, out="central")
+    assert set(shared.privacy.per_client.values()) == {central.privacy.proven} == {shared.privacy.proven}
+    assert events(shared.folder) == events(central.folder) * 10
+    assert shared.privacy.adversary.startswith("the server and the public, who see sums over at least 10 clients only")
+    assert shared.privacy.noise == "shared"
+
+
+def test_masks_and_workers_change_nothing(train: Train, ten: Federation):
+    options = {"rounds": 2, "aggregation": "secure", "survivors": 8, "colluders": 1}
+    one = train(ten, ONE_STEP, out="plain", **options)
+    assert one.model_sha256 == train(ten, ONE_STEP, out="masked", masks=True, **options).model_sha256
+    assert one.model_sha256 == train(ten, ONE_STEP, out="workers", workers=2, **options).model_sha256
+    assert "up to 1 clients together, who see sums over at least 8 clients only" in one.privacy.adversary
+
+
+@pytest.mark.parametrize(
+    ("survivors", "colluders", "lost", "variance"),
+    [(10, 0, (), 1.0), (8, 0, (2, 7), 1.0), (8, 1, (2, 7), 8 / 7), (8, 1, (), 10 / 7)],
+)
+def test_the_noise_of_the_sum_is_what_is_stated(
+    train: Train, ten: Federation, monkeypatch, survivors: int, colluders: int, lost: tuple[int, ...], variance: float
+):
+    """Noise so large that nothing else is seen: one step from the same model shows it, by a chi-square test."""
+    losing(monkeypatch, *lost)
+    options = {"aggregation": "secure", "survivors": survivors, "colluders": colluders, "masks": bool(lost)}
+    moved = first() - last(train(ten, ALL_NOISE, rounds=1, **options))
+    left = sum(size for client, size in enumerate(ten.sizes) if client not in lost)
+    noise = moved * 0.1 * left  # rate 1, q n over those who are left
+    low, high = chi2.ppf([1e-5, 1 - 1e-5], len(noise))
+    assert low < (noise**2).sum() / (variance * 10.0**2) < high
+
+
+def last(result: dpfl.Result) -> np.ndarray:
+    return parameters_to_vector(result.module.parameters()).detach().double().numpy()
+
+
+def first() -> np.ndarray:
+    federation = small_federation()
+    return FlatModel(built(MODEL, federation.shape, federation.task.outputs, 0), federation.task).read().double().numpy()
+
+
+def test_too_few_are_paid_for_and_open_nothing(train: Train, ten: Federation, monkeypatch):
+    losing(monkeypatch, 1, 2, 3)
+    result = train(ten, ONE_STEP, rounds=2, aggregation="secure", survivors=8)
+    assert [line for line in result.lost if "nothing was opened" in line] == [
+        f"round {n}: 7 clients are left of 8, so nothing was opened" for n in (1, 2)
+    ]
+    assert (first() == last(result)).all()
+    assert [sum(spent.values()) for spent in events(result.folder)] == [2, 0, 0, 0, *[2] * 6]
+
+
+def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
+    """Three owners allow less than the others: once they are out, seven are left of eight, and nobody pays for nothing."""
+    before = train(ten, ONE_STEP, rounds=1, epsilon=50.0, out="before", aggregation="secure", survivors=8)
+    ledgers = before.folder / "ledger"
+    for name in ten.names[:3]:
+        ledger = Ledger.existing(ledgers / f"{name}.sqlite")
+        ledger.set_limit(Limit(before.privacy.proven * 1.3, 1e-5))
+        ledger.close()
+    result = train(ten, ONE_STEP, rounds=50, epsilon=50.0, ledger=ledgers, aggregation="secure", survivors=8)
+    assert result.stopped_by == "survivors"
+    assert 0 < result.rounds < 50
+    assert len({sum(spent.values()) for spent in events(before.folder)}) == 1
+
+
+def test_a_share_is_sent_to_a_secure_sum_only():
+    """A node that was not told by its owner that sums are secure adds no share, and never more steps than one."""
+    release = replace(ONE_STEP.samples, sums=Shared(8, 1))
+    task = Task(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, summed=Summed(1.0, 100.0, 10))
+    assert "no secure sum hides it" in Policy().refusal(task)
+    assert Policy(sums=True).refusal(task) == ""
+    for wrong in (replace(task, steps=2), replace(task, summed=None), replace(task, slope=True)):
+        assert "anything but one step" in Policy(sums=True).refusal(wrong)
+    with pytest.raises(DpflError, match="counts by 0 to 1"):
+        Summed(1.01, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "sentence"),
+    [
+        (fedavg_dp(tau=2, noise_multiplier=1.0), {}, "set algorithm.tau = 1"),
+        (fedavg_dp(noise_multiplier=1.0, optimiser="adam", rate=0.1), {}, "optimiser = 'sgd'"),
+        (ali_dpfl(), {}, "a system that chooses tau itself cannot"),
+        (ali_dpfl(variant="published"), {}, "A secure sum is"),
+        (dp_scaffold(noise_multiplier=1.0, tau=1), {}, "a secure sum hides"),
+        (adap_dp_fl(tau=1, noise_multiplier=1.0), {}, "A secure sum is proven|a secure sum hides"),
+        (hw_dpfl(), {}, "which clients could share"),
+        (fedavg(), {}, "which clients could share"),
+        (dp_fedavg_wav(noise_multiplier=1.0), {}, "not for noise on Haar coefficients"),
+        (dp_fedavg(noise_multiplier=1.0, weights="size"), {}, "count alike"),
+        (dp_fedavg(noise_multiplier=1.0, cohort=2, sampling="fixed-size"), {}, "draw themselves"),
+        (dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="quantile"), {}, "one clip for all rounds"),
+        (ONE_STEP, {"survivors": 2}, "at least 3"),
+        (ONE_STEP, {"survivors": 5}, "there are 4 clients"),
+        (ONE_STEP, {"aggregation": "masked"}, "privacy.aggregation is"),
+        (ONE_STEP, {"aggregation": "plain", "survivors": 3}, "are for secure sums"),
+    ],
+)
+def test_what_has_no_proof_is_refused(train: Train, federation: Federation, tmp_path: Path, algorithm, options, sentence):
+    with pytest.raises(DpflError, match=sentence):
+        train(federation, algorithm, rounds=1, **{"aggregation": "secure", **options})
+    assert not (tmp_path / "run").exists()
+
+
+def test_clients_pay_from_their_own_ledgers_and_draw_themselves(train: Train, ten: Federation):
+    """At client level: everybody sends, a share of the noise at least; the sum costs what it would cost at a trusted server."""
+    system = dp_fedavg(cohort=5, noise_multiplier=1.0, tau=2, noise="clients")
+    shared = train(ten, system, rounds=3, out="shared", aggregation="secure", survivors=8, colluders=1, masks=True)
+    trusted = train(ten, replace(system, clients=replace(system.clients, shared_by=None)), rounds=3, out="trusted")
+    assert shared.privacy.unit == "client"
+    assert events(shared.folder) == events(trusted.folder) * 10
+    assert shared.privacy.proven == trusted.privacy.proven
+    assert "the server, the public and up to 1 clients together" in shared.privacy.adversary
+    assert not any("learns who else was" in fact for fact in shared.privacy.assumptions)
+
+
+def test_the_rate_is_planned_for_the_noise_that_there_is():
+    planned = [
+        with_planned_rate(algorithm, Budget(rounds=10), [100] * 10, 1000).local.optimiser.rate
+        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).summed(Shared(10)))
+    ]
+    assert planned[1] / planned[0] == pytest.approx(math.sqrt(10), rel=0.01)
+
+
+def test_uniform_weights_shorten_the_larger_clients(train: Train):
+    """By size and uniformly the same mean comes out where no noise is seen, masked or not."""
+    uneven = small_source().split(clients=4, how=dpfl.data.Dirichlet(0.5), seed=0)
+    for weights in ("size", "uniform"):
+        system = fedavg_dp(tau=1, sampling_rate=1.0, noise_multiplier=1e-3, rate=0.5, weights=weights)
+        plain = train(uneven, system, rounds=1, out=f"plain-{weights}")
+        secure = train(uneven, system, rounds=1, out=f"secure-{weights}", aggregation="secure", survivors=3)
+        assert np.abs(last(plain) - last(secure)).max() < 1e-3
