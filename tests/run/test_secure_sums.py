@@ -14,7 +14,19 @@ from scipy.stats import chi2
 from torch.nn.utils import parameters_to_vector
 
 import dpfl
-from dpfl.algorithms import adap_dp_fl, ali_dpfl, auto, dp_fedavg, dp_fedavg_wav, fedavg, fedavg_dp, hw_dpfl
+from dpfl.algorithms import (
+    adap_dp_fl,
+    ali_dpfl,
+    auto,
+    dp_fedavg,
+    dp_fedavg_wav,
+    dp_ftrl,
+    dp_sgd_wav,
+    dyn_dp_sgd,
+    fedavg,
+    fedavg_dp,
+    hw_dpfl,
+)
 from dpfl.algorithms.scaffold import dp_scaffold
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
@@ -148,7 +160,8 @@ def test_a_share_is_sent_to_a_secure_sum_only():
         (adap_dp_fl(tau=1, noise_multiplier=1.0), {}, "A secure sum is proven|a secure sum hides"),
         (hw_dpfl(), {}, "which clients could share"),
         (fedavg(), {}, "which clients could share"),
-        (dp_fedavg_wav(noise_multiplier=1.0), {}, "not for noise on Haar coefficients"),
+        (dp_ftrl(cohort=2, noise_multiplier=1.0), {}, "later rounds take back"),
+        (dp_fedavg_wav(variant="published", noise_multiplier=1.0), {}, "must bound what the noise"),
         (dp_fedavg(noise_multiplier=1.0, weights="size"), {}, "count alike"),
         (dp_fedavg(noise_multiplier=1.0, cohort=2, sampling="fixed-size"), {}, "draw themselves"),
         (dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="quantile"), {}, "one clip for all rounds"),
@@ -192,3 +205,25 @@ def test_uniform_weights_shorten_the_larger_clients(train: Train):
         plain = train(uneven, system, rounds=1, out=f"plain-{weights}")
         secure = train(uneven, system, rounds=1, out=f"secure-{weights}", aggregation="secure", survivors=3)
         assert np.abs(last(plain) - last(secure)).max() < 1e-3
+
+
+def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten: Federation):
+    """|W H| is clipped and W H is what is sent: the noise of the sum has the energy that the release says."""
+    for system in (
+        dp_fedavg_wav(noise_multiplier=1e4, clip=1e-3, tau=1),
+        dp_sgd_wav(noise_multiplier=1e4, clip=1e-3, tau=1, sampling_rate=0.1, rate=1.0),
+    ):
+        result = train(ten, system, rounds=1, out=system.name, aggregation="secure", masks=True)
+        release = system.fitted(FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout).release
+        assert release is not None
+        moved = (first() - last(result)) * (10 if system.scale == "round" else 100)
+        assert (moved**2).sum() / 10.0**2 == pytest.approx(release.energy(len(moved)), rel=0.05)
+
+
+def test_a_planned_schedule_shares_the_noise_of_every_round(train: Train, ten: Federation):
+    system = dyn_dp_sgd(tau=1, noise_multiplier=1.0)
+    shared = train(ten, system, rounds=3, out="shared", aggregation="secure", survivors=8, masks=True)
+    alone = train(small_source().split(clients=1, how=IID(), seed=0), system, rounds=3, out="alone")
+    assert events(shared.folder) == events(alone.folder) * 10
+    assert len(events(alone.folder)[0]) == 3
+    assert not shared.lost

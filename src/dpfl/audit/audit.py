@@ -50,6 +50,8 @@ def audit(
     if not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
     chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
+    if algorithm.sums:
+        raise DpflError("The games see what a single client sends, which a secure sum hides; audit the system without it.")
     made = ready(algorithm, rounds)
     if made.release is None:
         return Report(made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise")

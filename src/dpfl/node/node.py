@@ -176,7 +176,8 @@ class Node:
         else:
             total = torch.zeros(layout.size)
         whole = release.whole_sum(task.summed.bound, task.summed.clients)
-        return whole.numbers(total.numpy() * np.float64(task.summed.scale), generator("share of the noise"))
+        sent = release.outward(total).numpy() * np.float64(task.summed.scale)
+        return whole.numbers(sent, generator("share of the noise"))
 
     @contextmanager
     def _training(self, vector: Tensor, generator: Generator) -> Iterator[None]:

@@ -110,6 +110,13 @@ class HaarNoise:
             raise DpflError(f"This Haar noise is for {self.ends[-1]} numbers, not for {size}.")
         return haar.noise(_weights(self.ends, self.weights, self.energies), deviation, rng)
 
+    def outward(self, vector: Tensor) -> Tensor:
+        """W H of a vector: on these numbers, padding included, the noise has one deviation."""
+        return _transform(self.ends).transform(vector.double()) * _weights(self.ends, self.weights, self.energies)
+
+    def inward(self, weighted: Tensor) -> Tensor:
+        return _transform(self.ends).inverse(weighted / _weights(self.ends, self.weights, self.energies))
+
     def standard(self, noise: Tensor, deviation: float) -> Tensor:
         """The coefficients of such noise over their deviations: independent and standard normal, where nothing is padded."""
         return _transform(self.ends).transform(noise) * _weights(self.ends, self.weights, self.energies) / deviation

@@ -76,10 +76,19 @@ class Release:
             raise DpflError(
                 "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
             )
-        if isinstance(self._kind, (HaarNoise, BandedNoise, AtLeast)) or self.clip.bounds not in ("norm", "layers"):
+        if isinstance(self._kind, (BandedNoise, AtLeast)):
             raise DpflError(
-                "A secure sum is proven for Gaussian noise on clipped vectors, and not for noise on Haar coefficients, or that "
-                "later rounds take back, or that follows what was released; set privacy.aggregation = 'plain'."
+                "A secure sum is not proven for noise that later rounds take back, or that follows what was released; set "
+                "privacy.aggregation = 'plain'."
+            )
+        haar = isinstance(self._kind, HaarNoise)
+        if not (
+            isinstance(self.clip, HaarClip) and self.clip.bound == "weighted"
+            if haar
+            else self.clip.bounds in ("norm", "layers")
+        ):
+            raise DpflError(
+                "In a secure sum the clip must bound what the noise is added to; choose a flat one, or variant = 'sound'."
             )
         if self.clip.adapts_to:
             raise DpflError(
@@ -147,6 +156,8 @@ class Release:
 
     def secured(self) -> Release:
         """The release with its noise on a grid; refused where there is no such form of the noise."""
+        if self.sums:  # whole numbers as it is
+            return self
         if self.shared_by:
             raise DpflError(
                 "Noise that clients share has no secure form; choose noise = 'server', or set privacy.noise = 'plain'."
@@ -192,6 +203,13 @@ class Release:
         """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
         assert self.sums is not None
         return WholeSum(self.sums.share(self.deviation()), bound, clients)
+
+    def outward(self, vector: Tensor) -> Tensor:
+        """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
+        return self.noise.outward(vector) if isinstance(self.noise, HaarNoise) else vector
+
+    def inward(self, total: Tensor) -> Tensor:
+        return self.noise.inward(total) if isinstance(self.noise, HaarNoise) else total
 
     @property
     def added(self) -> float:

@@ -24,7 +24,7 @@ def rounded_up(epsilon: float, digits: int = 4) -> float:
 NOISE = {
     "floating-point": "floating-point, whose last digits can tell of the sum beneath; for real data it is not enough",
     "secure": "secure: whole numbers on a grid, from a stream cipher",
-    "shared": "shared by the clients: whole numbers on a grid",
+    "shared": "shared by the clients: whole numbers on a grid, from a stream cipher",
 }
 
 

@@ -149,7 +149,7 @@ class Algorithm:
         """What kind of noise it is: "floating-point", "shared" (whole numbers), "secure" (all of it), or "none"."""
         if self.release is None:
             return "none"
-        if self.sums and not self.release.secure:
+        if self.sums:
             return "shared"
         return "secure" if self.release.secure else "floating-point"
 

@@ -95,18 +95,18 @@ class RoundSum:
     def asked(self, client: int) -> Summed:
         return Summed(self.scales[client], self.bound, len(self.scales))
 
-    def numbers(self, layout: Layout) -> int:
-        """As many as are sent: what is not trained by steps does not move."""
+    def size(self, layout: Layout) -> int:
+        """Of an update; what is not trained by steps does not move."""
         return layout.trainable if self.steps else layout.size
 
     def fault(self, reply: Reply, layout: Layout) -> str:
-        sent = reply.numbers
-        if sent is None or sent.shape != (self.numbers(layout),) or sent.dtype != np.dtype(self.whole.kind):
+        asked, sent = self.release.outward(torch.zeros(self.size(layout))), reply.numbers
+        if sent is None or sent.shape != tuple(asked.shape) or sent.dtype != np.dtype(self.whole.kind):
             return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
         return ""
 
     def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> Tensor:
         """The weighted sum of the updates, as a vector of the model."""
-        found = torch.zeros(layout.size)
-        found[: self.numbers(layout)] = torch.from_numpy(self.whole.total(add(round, sent)) * self.factor)
+        found, total = torch.zeros(layout.size), self.whole.total(add(round, sent)) * self.factor
+        found[: self.size(layout)] = self.release.inward(torch.from_numpy(total))
         return found
