@@ -209,7 +209,7 @@ SUMS: tuple[Rule, ...] = (
     ),
     (
         lambda a: a.sums and a.scale == "round" and (a.weights.survey or a.columns),
-        "What clients are asked beside a sum of their updates goes to a trusted server, and in a secure sum there is none: declare "
+        "What clients are asked beside a sum of their updates goes to a trusted server, of whom a secure sum has none: declare "
         "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
     ),
 )
