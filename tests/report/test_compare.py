@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from scipy import stats
 
+from dpfl.errors import DpflError
 from dpfl.report.compare import Mean, grouped, mean_of, notes, table
-from dpfl.report.curves import colours
+from dpfl.report.curves import colours, draw_groups
+from dpfl.report.tables import runs_table
 
 
 def run(seed: int, accuracy: float | None = 0.9, name: str = "fedavg-dp", proven: Any = 2.0, **options: Any) -> dict[str, Any]:
@@ -80,3 +84,39 @@ def test_eighty_columns_cut_nothing() -> None:
 def test_more_than_ten_lines_have_colours_of_their_own() -> None:
     for count in (3, 10, 14, 20):
         assert len({tuple(colour) for colour in colours(count)}) == count
+
+
+def measured(seed: int, metric: str, value: float, **options: Any) -> dict[str, Any]:
+    return run(seed, None if metric != "accuracy" else value, **options) | {
+        "headline": metric, "figure": value, "rounds": 60, "stopped_by": "rounds",
+    }  # fmt: skip
+
+
+def printed(runs: list[dict[str, Any]]) -> str:
+    console = Console(width=120, file=io.StringIO())
+    console.print(table(grouped(runs)), runs_table(runs))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_figures_stand_under_the_metric_of_their_task():
+    told = printed([measured(0, "deviance", 4.5), measured(1, "deviance", 4.7)])
+    assert "deviance" in told
+    assert "accuracy" not in told
+    assert "4.6000 ±" in told
+    both = printed([measured(0, "deviance", 4.5), measured(0, "accuracy", 0.91, name="auto")])
+    assert "measured" in both
+    assert both.count("accuracy 91.00%") == 2
+    assert both.count("deviance 4.5000") == 2
+
+
+def test_what_clients_answered_is_shown_as_noisy():
+    told = printed([measured(0, "AUC", 0.7) | {"noisy": True}])
+    assert "0.7000 noisy" in told
+    assert "has noise in it" in told
+
+
+def test_two_metrics_have_no_axis_together(tmp_path: Path):
+    groups = grouped([measured(0, "deviance", 4.5), measured(0, "AUC", 0.7, name="auto")])
+    with pytest.raises(DpflError, match="measured by AUC and deviance"):
+        draw_groups(groups, tmp_path / "x.png")

@@ -14,6 +14,9 @@ import dpfl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
+from dpfl.report.compare import grouped
+from dpfl.report.curves import draw_calibration, draw_groups
+from dpfl.report.tables import summary
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
 
@@ -131,4 +134,11 @@ def test_both_labels_of_the_study_train_at_its_sites(tmp_path: Path, label: str,
     (tmp_path / "run" / "certificate.json").write_text(
         json.dumps(dpfl.certificate.certify(tmp_path / "run", tmp_path / "key.pem"))
     )
-    assert dpfl.certificate.verify(tmp_path / "run" / "certificate.json").findings == []
+    verdict = dpfl.certificate.verify(tmp_path / "run" / "certificate.json")
+    assert verdict.findings == []
+    told = json.loads((tmp_path / "run" / "certificate.json").read_text())["certificate"]["reported"]["measured"]
+    assert told == f"{headline} {result.metrics[headline]:.4f} on the test set"
+    assert set(result.intervals) == set(result.metrics)
+    draw_groups(grouped([summary(RunFolder(tmp_path / "run"))]), tmp_path / "run" / "curves.png")
+    if label == "any-visit":
+        draw_calibration(grouped([summary(RunFolder(tmp_path / "run"))]), tmp_path / "run" / "calibration.png")

@@ -10,6 +10,7 @@ from scipy import stats
 
 from dpfl import tasks
 from dpfl.tasks import metrics
+from dpfl.tasks.calibration import calibration
 from dpfl.tasks.intervals import intervals
 
 binary = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=30)
@@ -119,3 +120,34 @@ def test_rows_of_one_owner_are_drawn_together():
     y, owners = np.ones(1000, int), np.repeat(np.arange(100), 10)
     alone, together = (intervals(tasks.MultiClass(2).metrics, scores, y, who)["accuracy"] for who in (None, owners))
     assert (together[1] - together[0]) / (alone[1] - alone[0]) == pytest.approx(math.sqrt(10), rel=0.3)
+
+
+def test_many_classes_are_measured_as_each_by_itself() -> None:
+    """All ranked and counted at once, against one class after another; with ties, and a class that nobody has."""
+    rng = np.random.default_rng(0)
+    truth, chances = rng.choice([0, 1, 3], 60), rng.integers(0, 6, (60, 4)) / 6
+    said = chances.argmax(1)
+    each = [metrics.auc(chances[:, one], (truth == one).astype(int)) for one in range(4)]
+    assert metrics.auc_against_rest(chances, truth) == pytest.approx(metrics.mean_of(each))
+    f1 = [metrics.f1((said == one).astype(int), (truth == one).astype(int)) for one in (0, 1, 3)]
+    assert metrics.macro_f1(said, truth) == pytest.approx(np.mean(f1))
+    found = [(said[truth == one] == one).mean() for one in (0, 1, 3)]
+    assert metrics.balanced_accuracy(said, truth) == pytest.approx(np.mean(found))
+
+
+@pytest.mark.parametrize("task", [tasks.Binary(), tasks.MultiClass(3)], ids=lambda task: task.name)
+def test_chances_that_are_so_lie_on_the_diagonal(task) -> None:
+    rng = np.random.default_rng(0)
+    scores = 2 * rng.normal(size=(40_000, task.outputs))
+    chances = metrics.softmax(scores) if task.name == "classes" else metrics.sigmoid(np.hstack([-scores, scores]))
+    y = (rng.random((len(scores), 1)) > chances.cumsum(1)).sum(1).clip(max=chances.shape[1] - 1)
+    curve = calibration(task, scores, y)
+    assert sum(count for *_, count in curve) == len(y)
+    assert all(abs(said - was) < 0.06 for said, was, count in curve if count > 300)
+    wrong = calibration(task, 3 * scores, y)
+    assert max(abs(said - was) for said, was, count in wrong if count > 300) > 0.06
+    assert task.metrics(scores, y)["calibration error"] < 0.02 < task.metrics(3 * scores, y)["calibration error"]
+
+
+def test_tasks_without_chances_have_no_curve() -> None:
+    assert calibration(tasks.Counts(), np.zeros((3, 1)), np.ones(3)) == []

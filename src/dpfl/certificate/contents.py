@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from dpfl.privacy.plans import bound
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
+from dpfl.run.metrics import figure
 
 AUDITED = ("system", "variant", "delta", "confidence", "claimed", "proven", "measured", "scope", "game", "verdict")
 Epsilon = float | Literal["unbounded"]
@@ -53,6 +54,8 @@ class Reported(Part):
     accuracy: float | None
     stopped_by: str
     audit: dict[str, Any] | None
+    measured: str | None = None
+    """The first metric of the task, in words."""
 
 
 class Guarantee(Part):
@@ -173,7 +176,18 @@ def reported(folder: RunFolder) -> Reported:
     if told and str(told["game"]).startswith(("membership", "inversion")):
         told |= {"measured": None, "scope": None, "game": None}
     started = folder.experiment()["run"]["started"]
-    return Reported(started=started, accuracy=result["accuracy"], stopped_by=result["stopped_by"], audit=told)
+    return Reported(
+        started=started, accuracy=result["accuracy"], stopped_by=result["stopped_by"], audit=told, measured=_measured(result)
+    )
+
+
+def _measured(result: Mapping[str, Any]) -> str | None:
+    """As the run's file says, whoever wrote it."""
+    name, found = result.get("headline"), result.get("metrics")
+    value = found.get(name) if isinstance(found, dict) and isinstance(name, str) else None
+    if name is None or not isinstance(value, int | float):
+        return None
+    return f"{figure(name, float(value))} {result.get('noisy') or 'on the test set'}"
 
 
 def guarantee(found: Ended, listed: Sequence[Account]) -> Guarantee:

@@ -143,7 +143,7 @@ def _trained(certificate: Certificate) -> Iterable[tuple[str, str]]:
 
 def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
     told = certificate.reported
-    yield "Accuracy", "not measured" if told.accuracy is None else f"{told.accuracy:.2%} on the test set"
+    yield "Measured", told.measured or ("nothing" if told.accuracy is None else f"accuracy {told.accuracy:.2%} on the test set")
     yield "Run", f"started {told.started}, ended by {told.stopped_by}"
     if told.audit:
         yield "Audit", str(told.audit["verdict"])

@@ -87,9 +87,9 @@ def _show(verdict: certificates.Verdict, certificate: certificates.Certificate, 
         table.add_row(check.name, check.outcome)
     console.print(table)
     told = certificate.reported
-    accuracy = "not measured" if told.accuracy is None else f"{told.accuracy:.2%}"
+    accuracy = "accuracy not measured" if told.accuracy is None else f"accuracy {told.accuracy:.2%}"
     audited = "no audit" if told.audit is None else f"audit: {told.audit['verdict']}"
-    lines = f"accuracy {accuracy}; ended by {told.stopped_by}; {audited}"
+    lines = f"{told.measured or accuracy}; ended by {told.stopped_by}; {audited}"
     console.print(f"as reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)
     console.print(certificates.headline(certificate)[1], markup=False)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from dpfl.report import compare as side_by_side
-from dpfl.report.curves import draw_groups
+from dpfl.report.curves import draw_calibration, draw_groups
 from dpfl.report.save import check_place
 from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import RunFolder
@@ -34,15 +34,21 @@ def runs(
 
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")],
-    png: Annotated[Path | None, typer.Option(help="Draw accuracy against rounds and epsilon.")] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw accuracy, or the task's own metric, against rounds and epsilon.")
+    ] = None,
+    calibration: Annotated[Path | None, typer.Option(help="Draw chances against what was so (PNG).")] = None,
     as_json: Json = False,
 ) -> None:
     """Put runs side by side: those that differ by their seed alone are one row, with the mean and its interval."""
     check_place(png, "--png", ".png")
+    check_place(calibration, "--calibration", ".png")
     groups = side_by_side.grouped(summary(RunFolder.open(folder)) for folder in folders)
+    if png:
+        draw_groups(groups, png)
+    if calibration:
+        draw_calibration(groups, calibration)
     if as_json:
         print(json.dumps([group.to_dict() for group in groups]))
     else:
         Console().print(side_by_side.table(groups))
-    if png:
-        draw_groups(groups, png)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from dpfl.lazy import special
 from dpfl.privacy.statement import rounded_up
-from dpfl.report.tables import guarantee, word
+from dpfl.report.tables import guarantee, measured_by, word
 
 CONFIDENCE = 0.95
 SHOWN_SETTINGS = 6
@@ -72,10 +72,15 @@ class Group:
     def figure(self) -> Mean | None:
         """The headline of the task, where that is another than accuracy."""
         name = next((run["headline"] for run in self.runs if run.get("headline")), "accuracy")
-        if name == "accuracy":
+        if name == "accuracy" and not self.noisy:
             return self.accuracy
         made = {run["model_sha256"]: run["figure"] for run in self.runs if run.get("figure") is not None}
         return mean_of(list(made.values()), name)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether clients were asked for it, who answer with noise."""
+        return any(run.get("noisy") for run in self.runs)
 
     @property
     def worst(self) -> Mapping[str, Any]:
@@ -142,16 +147,19 @@ def _size(proven: Any) -> float:
 
 
 def table(groups: Sequence[Group]) -> Table:
-    """A row a group: over how many seeds, accuracy with its interval, the largest epsilon that is proven."""
+    """A row a group: over how many seeds, the headline with its interval, the largest epsilon that is proven."""
     out = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, caption_justify="left")
     out.add_column("system and what differs", overflow="fold", min_width=18)
-    for heading in ("seeds", "rounds", "accuracy", "epsilon proven", "ended by"):
-        out.add_column(heading, no_wrap=True, justify="right" if heading in ("seeds", "rounds", "accuracy") else "left")
+    heading = measured_by({group.figure.name for group in groups if group.figure} or {"accuracy"})
+    for name in ("seeds", "rounds", heading, "epsilon proven", "ended by"):
+        out.add_column(name, no_wrap=True, justify="right" if name in ("seeds", "rounds", heading) else "left")
     for group in groups:
         accuracy = group.figure
         seeds = str(len(group.runs)) if accuracy and accuracy.count == len(group.runs) else _unfinished(group)
         rounds, ended = (_each(run[name] for run in group.runs) for name in ("rounds", "stopped_by"))
-        out.add_row(group.label, seeds, rounds, accuracy.text if accuracy else "-", guarantee(group.worst), ended)
+        named = f"{accuracy.name} {accuracy.text.removeprefix(accuracy.name).strip()}" if accuracy else "-"
+        measured = named.removeprefix(heading).strip()
+        out.add_row(group.label, seeds, rounds, measured, guarantee(group.worst), ended)
     out.caption = " ".join(notes(groups))
     return out
 
@@ -173,6 +181,8 @@ def notes(groups: Sequence[Group]) -> list[str]:
     said = []
     if any(group.figure and group.figure.half is not None for group in groups):
         said.append(f"± is the {CONFIDENCE:.0%} interval of the mean over seeds (Student's t).")
+    if any(group.noisy for group in groups):
+        said.append("What clients were asked for has noise in it beside that of the seeds.")
     proven = [group.worst["proven"] for group in groups]
     if len({group.worst["unit"] for group in groups}) > 1:
         said.append("Units differ: epsilons of samples and of clients cannot be compared.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +68,32 @@ def settings(experiment: dict[str, Any]) -> dict[str, Any]:
 def runs_table(summaries: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("run, system", overflow="fold", min_width=16)
-    for heading in ("rounds", "accuracy", "epsilon proven", "claimed", "ended by"):
-        table.add_column(heading, no_wrap=True, justify="right" if heading in ("rounds", "accuracy") else "left")
+    names = {row.get("headline") or "accuracy" for row in summaries}
+    for heading in ("rounds", measured_by(names), "epsilon proven", "claimed", "ended by"):
+        table.add_column(
+            heading, no_wrap=True, justify="left" if heading in ("epsilon proven", "claimed", "ended by") else "right"
+        )
     for row in summaries:
-        accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
-        if row.get("headline") not in (None, "accuracy"):
-            accuracy = figure(row["headline"], row["figure"])
         name = f"{Path(row['run']).name}\n{word(row['algorithm'])}"
-        table.add_row(name, word(row["rounds"]), accuracy, guarantee(row), word(row["claimed"]), row["stopped_by"])
+        measured = _measured(row, named=len(names) > 1)
+        table.add_row(name, word(row["rounds"]), measured, guarantee(row), word(row["claimed"]), row["stopped_by"])
     return table
+
+
+def measured_by(names: Collection[str]) -> str:
+    """The heading above figures: the metric, where all have the same."""
+    return next(iter(names)) if len(names) == 1 else "measured"
+
+
+def _measured(row: Mapping[str, Any], named: bool) -> str:
+    """The headline of the run's task, with its name where others have other ones."""
+    name = row.get("headline") or "accuracy"
+    value = row["accuracy"] if name == "accuracy" and row.get("figure") is None else row["figure"]
+    text = figure(name, value)
+    if value is None:
+        return "-"
+    noisy = " noisy" if row.get("noisy") else ""
+    return (text if named else text.removeprefix(name).strip()) + noisy
 
 
 def guarantee(row: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from dpfl.run.metrics import Metrics, Row
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import METRIC, PAST_NOISE, State
 from dpfl.tasks import intervals
+from dpfl.tasks.calibration import Curve, calibration
 from dpfl.tasks.noisy import figures
 
 VALIDATED = 2000
@@ -58,13 +59,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Measured:
-    """Every metric of the finished model, and how far those that are shown depend on who is in the test set."""
+    """Every metric of the finished model, how far it depends on who is in the test set, and whether its chances are so."""
 
     headline: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     noisy: str = ""
     """Of whom, where it is no public test set, and that there is noise in it."""
+    calibration: Curve = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,8 @@ class Recorder:
             return self._noisy(state.memory.get(METRIC), algorithm.metric)
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
         scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
-        return Measured(task.headline, task.metrics(scores, y), intervals(task.shown, scores, y, persons))
+        found = intervals(task.metrics, scores, y, persons)
+        return Measured(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
 
     def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None) -> Measured:
         if answered is None or asked is None or self.model.task is None:

@@ -54,6 +54,8 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     noisy: str = ""
+    calibration: Sequence[tuple[float, float, int]] = ()
+    """By bins of chances: the mean that was said, the share that was so, and of how many test samples."""
 
     @property
     def measured(self) -> str:
@@ -77,6 +79,7 @@ class Result:
             "metrics": {name: _finite(value) for name, value in self.metrics.items()},
             "intervals": {name: [_finite(end) for end in ends] for name, ends in self.intervals.items()},
             "noisy": self.noisy or None,
+            "calibration": [list(point) for point in self.calibration],
         }
         told = {"notes": list(self.notes), "warnings": list(self.warnings), "lost": self._lost_told()}
         return numbers | {"privacy": self.privacy.to_dict()} | told | {"folder": str(self.folder)}

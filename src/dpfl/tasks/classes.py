@@ -62,9 +62,10 @@ class MultiClass:
             "accuracy": measured.accuracy(scores.argmax(1), y),
             "balanced accuracy": measured.balanced_accuracy(scores.argmax(1), y),
             "F1": measured.macro_f1(scores.argmax(1), y),
-            "AUC": measured.one_against_rest(measured.auc, chances, y),
+            "AUC": measured.auc_against_rest(chances, y),
             "log loss": measured.log_loss(chances, y),
             "Brier": measured.brier(chances, y),
+            "calibration error": measured.calibration_error(*measured.confidence(chances, y)),
         }
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,9 @@ def accuracy(said: Array, truth: Array) -> float:
 
 def balanced_accuracy(said: Array, truth: Array) -> float:
     """The mean over classes of the share of it that was found."""
-    return mean_of(float((said[truth == one] == one).mean()) for one in np.unique(truth))
+    held = np.bincount(truth)
+    found = np.bincount(truth[said == truth], minlength=len(held))
+    return float((found[held > 0] / held[held > 0]).mean()) if len(truth) else float("nan")
 
 
 def f1(said: Array, truth: Array) -> float:
@@ -45,7 +47,11 @@ def f1(said: Array, truth: Array) -> float:
 
 
 def macro_f1(said: Array, truth: Array) -> float:
-    return mean_of(f1((said == one).astype(int), (truth == one).astype(int)) for one in np.unique(truth))
+    """The mean of F1 = 2 TP / (said + there) over the classes that are there."""
+    held = np.bincount(truth)
+    found = np.bincount(truth[said == truth], minlength=len(held))
+    told = np.bincount(said, minlength=len(held))[: len(held)]
+    return float((2 * found / np.maximum(held + told, 1))[held > 0].mean()) if len(truth) else float("nan")
 
 
 def auc(score: Array, truth: Array) -> float:
@@ -59,10 +65,17 @@ def auc(score: Array, truth: Array) -> float:
 
 
 def mean_ranks(score: Array) -> Array:
-    """From 1 on, equal scores sharing the mean of theirs."""
-    _, places, counts = np.unique(score, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    shared: Array = (last - (counts - 1) / 2)[places]
+    """From 1 on, down the first axis, equal scores sharing the mean of theirs."""
+    order, places = np.argsort(score, axis=0, kind="stable"), np.arange(len(score)).reshape(-1, *(1,) * (score.ndim - 1))
+    held = np.take_along_axis(score, order, 0)
+    starts = np.ones(held.shape, dtype=bool)
+    starts[1:] = held[1:] != held[:-1]
+    first = np.maximum.accumulate(np.where(starts, places, 0), 0)
+    ends = np.ones(held.shape, dtype=bool)
+    ends[:-1] = starts[1:]
+    last = np.flip(np.minimum.accumulate(np.flip(np.where(ends, places, len(score)), 0), 0), 0)
+    shared: Array = np.empty(held.shape)
+    np.put_along_axis(shared, order, (first + last) / 2 + 1, 0)
     return shared
 
 
@@ -77,9 +90,19 @@ def average_precision(score: Array, truth: Array) -> float:
     return float(np.sum(np.diff(np.concatenate([[0.0], recall])) * precision))
 
 
-def one_against_rest(figure: Callable[[Array, Array], float], chances: Array, truth: Array) -> float:
-    """The mean over classes of a figure for two."""
-    return mean_of(figure(chances[:, one], (truth == one).astype(int)) for one in range(chances.shape[1]))
+def auc_against_rest(chances: Array, truth: Array) -> float:
+    """The mean over classes of the AUC of one against all others, all of them ranked at once."""
+    held, classes = np.bincount(truth, minlength=chances.shape[1]), chances.shape[1]
+    ranks = mean_ranks(chances)[np.arange(len(truth)), truth]
+    pairs = held * (len(truth) - held)
+    sums = np.bincount(truth, weights=ranks, minlength=classes) - held * (held + 1) / 2
+    return mean_of((sums[pairs > 0] / pairs[pairs > 0]).tolist())
+
+
+def confidence(chances: Array, truth: Array) -> tuple[Array, Array]:
+    """The chance of the class that is said, and whether it was right."""
+    said = chances.argmax(1)
+    return chances[np.arange(len(said)), said], (said == truth).astype(int)
 
 
 def log_loss(chances: Array, truth: Array) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.lazy import torch
+from dpfl.tasks.numbers import Counts
 from dpfl.tasks.task import Array, Task
 
 if TYPE_CHECKING:
@@ -52,9 +53,13 @@ def _answers(task: Task) -> bool:
 
 
 def _loss(task: Task, scores: Tensor, y: Tensor) -> Tensor:
-    """None below 0: the loss of counts leaves out what does not depend on the score, which is put back (half a deviance)."""
+    """None below 0: the loss of counts leaves out what does not depend on the score, which is put back (half a deviance, in
+    units of the declared mean)."""
     losses = task.losses(scores, y)
-    return losses + torch.special.xlogy(y, y) - y if task.name == "counts" else losses
+    if not isinstance(task, Counts):
+        return losses
+    rate = y / task.mean
+    return losses + torch.special.xlogy(rate, rate) - rate
 
 
 def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
