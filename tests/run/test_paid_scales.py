@@ -9,10 +9,13 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
+from dpfl.node.holdings import Holdings, Questioned
 from dpfl.privacy import Ledger
 from dpfl.privacy.accountant import accountant
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import gaussian
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
@@ -107,6 +110,20 @@ def test_a_run_that_goes_on_after_its_first_round_does_not_ask_again(tmp_path: P
     resumed = parse(said).run(out=tmp_path / "run", workers=1, resume=True)
     assert (before, resumed.rounds) == (1, 3)
     assert ledger_of(resumed, "a")[gaussian(20.0)] == 1
+
+
+def test_a_person_counts_once_however_many_rows_they_have() -> None:
+    """With 1, 3 or 50 rows at the upper bound, one person more moves the sum by the bound, and no more."""
+    survey = ColumnSurvey(1e-9, 2, (0,), ((1, 4),))
+    for rows in (1, 3, 50):
+        x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
+        persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
+        with_, without = (
+            survey.ask(Questioned(Holdings(x, y, held, Units.of(held, persons)), 2, 1), np.random.default_rng(0))
+            for held in (torch.arange(20 + rows), torch.arange(20))
+        )
+        assert np.linalg.norm(with_ - without) == pytest.approx(survey.bound, rel=1e-4)
+        assert np.linalg.norm(with_ - without) <= survey.bound * (1 + 1e-6)
 
 
 def test_a_share_of_epsilon_is_turned_into_noise(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A metric that clients are asked for at the end of a run, where nothing is public to measure on."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.data import IID
 from dpfl.data.held_out import held_out
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
@@ -55,6 +57,32 @@ def test_what_is_kept_out_is_trained_on_by_nobody_and_a_sample_decides_for_itsel
     for less, out in zip(held_out(fewer, 0.2)[1], kept, strict=True):
         assert set(less.tolist()) <= set(out.tolist())
         assert len(out) - len(less) <= 1
+
+
+@pytest.mark.parametrize("unit", ["sample", "person"])
+def test_what_is_kept_out_does_not_change_with_another_unit(unit: str) -> None:
+    """One row less moves no other row, also of the same person, where rows are protected; one person less no other person."""
+    whole = small_source().split(clients=1, how=IID(), seed=0)
+    persons = torch.arange(len(whole.train)) // 4
+    people = replace(whole, persons=persons)
+    _, (kept,) = held_out(people, 0.3, unit)
+    first = persons == persons[whole.clients[0][0]]
+    gone = first if unit == "person" else torch.arange(len(persons)) == whole.clients[0][0]
+    fewer = replace(people, clients=(whole.clients[0][~gone[whole.clients[0]]],))
+    _, (less,) = held_out(fewer, 0.3, unit)
+    assert less.tolist() == kept[~gone[kept]].tolist()
+    if unit == "person":
+        assert all(
+            int((persons[whole.clients[0]] == one).sum()) == int((persons[kept] == one).sum()) for one in persons[kept][:20]
+        )
+
+
+def test_persons_answer_with_the_mean_of_their_rows_and_are_counted_as_such(tmp_path: Path) -> None:
+    said = told(tmp_path) | {"privacy": {"unit": "person"}}
+    result = run(tmp_path, said)
+    assert " persons of the clients kept out of training" in result.noisy
+    assert result.privacy.unit == "person"
+    assert ledger_of(result, "a")[gaussian(10.0)] == 1
 
 
 def test_it_is_near_what_the_samples_say(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
 
-def held_out(federation: Federation, share: float) -> tuple[Federation, tuple[torch.Tensor, ...]]:
-    """What clients train on, and what each of them keeps out of it: a sample by a hash of its own numbers."""
+def held_out(federation: Federation, share: float, unit: str = "sample") -> tuple[Federation, tuple[torch.Tensor, ...]]:
+    """What clients train on, and what each of them keeps out of it: a unit by a hash of its own numbers.
+
+    Where the unit is one row, a person's other rows must not move it: what is a neighbour would not be one afterwards.
+    """
     if federation.described:
         raise DpflError("Clients that are drawn share samples, so none of them can keep some out of training.")
-    firsts = [_first_rows(federation, part) for part in federation.clients]
+    firsts = [_first_rows(federation, part) if unit == "person" else part for part in federation.clients]
     chosen = [torch.tensor([_draw(federation, int(row)) < share for row in first]) for first in firsts]
     kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
     trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
@@ -27,9 +30,9 @@ def held_out(federation: Federation, share: float) -> tuple[Federation, tuple[to
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:
-    """For each row the first of the same person at that client, by which all of theirs are drawn; else the row itself."""
+    """For each row the first of the same person at that client, by which all of theirs are drawn."""
     if federation.persons is None:
-        return part
+        raise DpflError("Whose each row is nobody said, but the unit is a person: set data.person.")
     _, whose = torch.unique(federation.persons[part], return_inverse=True)
     first = torch.full((int(whose.max()) + 1,), len(part)).scatter_reduce_(0, whose, torch.arange(len(part)), "amin")
     return part[first[whose]]

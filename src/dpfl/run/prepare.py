@@ -115,7 +115,7 @@ def prepare(
     model = on_columns(model, federation.train.features)
     algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)
     source, federation, asked = federation, with_features(model, federation), algorithm
-    federation, kept = held_out(federation, metric.held_out) if metric and metric.held_out else (federation, ())
+    federation, kept = held_out(federation, metric.held_out, algorithm.unit) if metric and metric.held_out else (federation, ())
     sizes = federation.counted(algorithm.unit)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))

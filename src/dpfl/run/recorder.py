@@ -147,19 +147,21 @@ class Recorder:
         """At the end of a run: all that the task measures; intervals by person, where the test set has persons."""
         self.model.load(state.model)
         if not self.test:
-            return self._noisy(state.memory.get(METRIC), algorithm.metric)
+            return self._noisy(
+                state.memory.get(METRIC), algorithm.metric, "persons" if algorithm.unit == "person" else "samples"
+            )
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
         scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
         found = intervals(task.metrics, scores, y, persons)
         return Measured(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
 
-    def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None) -> Measured:
+    def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None, whom: str) -> Measured:
         if answered is None or asked is None or self.model.task is None:
             return Measured()
         units, noise, *mean = answered.tolist()
         found = figures(self.model.task, np.array(mean), int(units), noise, asked.most)
         of = "kept out of training" if asked.held_out else "that it was trained on, which flatters it"
-        return Measured(**vars(found), noisy=f"with noise, on {int(units)} samples of the clients {of}")
+        return Measured(**vars(found), noisy=f"with noise, on {int(units)} {whom} of the clients {of}")
 
     def validate(self, vector: Tensor) -> float:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""
