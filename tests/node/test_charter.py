@@ -9,7 +9,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.node.charter import SEED, read
-from dpfl.node.held import held
+from dpfl.node.held import digest, held
 from dpfl.privacy import Keyed, Limit, SystemEntropy
 from dpfl.privacy.limit import Share
 from tests.node.loopback import SAMPLES, new_node, write_policy
@@ -54,6 +54,16 @@ def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) 
     assert site.train.schema is not None
     assert site.persons is not None
     assert len(site.persons) == len(site.train)
+
+
+def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
+    words = {"data": {"name": "randhie", "classes": None, "rows_per_person": 2}, "split": {"client": 1, "partition": "site"}}
+    own = held(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
+    assert own.counted("person")[0] < own.sizes[0]
+    assert own.rows_per_person == 2
+    assert digest(own, "person") != digest(own, "sample")
+    with pytest.raises(DpflError, match="whose each row is"):
+        held(read(new_node(tmp_path / "c", limits={"unit": "person"})))
 
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
 from dpfl.node import wire
+from dpfl.node.held import schema_digest
 from dpfl.node.optimisers import Adam
 from dpfl.node.service import Service
 from dpfl.node.statement import check
@@ -36,6 +37,7 @@ from tests.node.loopback import (
     PROPOSAL,
     RELEASE,
     ROUNDS,
+    RUN,
     SAMPLES,
     SIZE,
     STEPS,
@@ -441,3 +443,19 @@ def test_a_policy_that_was_changed_holds_from_then_on(node: Asked, opened: Open)
     again.service.close()
     again = opened(limits={"epsilon": 0.5})
     unmoved(again, work(round_of(1)), "over-budget")
+
+
+def test_a_node_whose_unit_is_a_person_trains_by_person_and_counts_persons(opened: Open) -> None:
+    words = {"data": {"name": "randhie", "classes": None}, "split": {"client": 1, "partition": "site"}}
+    node = opened(limits={"unit": "person"}, allow={"models": ["linear"]}, **words)
+    held = node.service.held
+    proposal = replace(
+        PROPOSAL, unit="person", model="linear", options=(), learning=held.task, shape=held.shape, schema=schema_digest(held)
+    )
+    unmoved(node, join(replace(proposal, unit="sample")), "other-unit")
+    joined = node(join(proposal)).head
+    assert joined["size"] == held.counted("person")[0] < len(held.train)
+    assert joined["schema"] == proposal.schema
+    size = node.service._node(RUN, proposal, joined["size"]).model.layout.size
+    assert node(work(model=np.zeros(size, np.float32))).head["kind"] == "reply"
+    assert node.spent() == {EVENT: STEPS}

@@ -31,7 +31,7 @@ COMMANDS = {
     "certify": ("certificate", "Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it."),
     "verify": ("certificate", "Check a certificate: signature, every epsilon computed again, and the run it is of."),
     "run": ("run", "Run an experiment, or go on with one that was stopped."),
-    "node": ("node:app", "A node that guards its own data: make one, check it, run it."),
+    "node": ("node:app", "A node that guards its own data."),
     "runs": ("runs", "List the runs of a folder."),
     "compare": ("runs", "Put runs side by side."),
 }

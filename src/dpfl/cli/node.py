@@ -38,7 +38,7 @@ key = "carrier.key"              # Flower lets the node in by it
 study = {owner}
 
 [limits]                         # epsilon at one delta, whoever asks; what is over is refused
-unit = "sample"                  # whom the ledger protects: one sample, or the whole client
+unit = "sample"                  # whom the ledger protects: a "sample", a "person" (data.person), the "client"
 neighbours = "add/remove one"    # or "replace one"
 accountant = "pld"
 delta = 1e-6                     # well below one over the number of samples

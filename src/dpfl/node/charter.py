@@ -60,7 +60,7 @@ class Limits(_Section):
     epsilon_a_year: float | None = Field(default=None, gt=0)
     epsilon_a_run: float | None = Field(default=None, gt=0)
     accountant: str = "pld"
-    unit: Literal["sample", "client"] = "sample"
+    unit: Literal["sample", "person", "client"] = "sample"
     neighbours: Literal["add/remove one", "replace one"] = ADD_REMOVE  # type: ignore[assignment]
 
 

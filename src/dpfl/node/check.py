@@ -14,7 +14,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.keys import fingerprint, load_private, raw
 from dpfl.node.charter import Charter, Constant, Rounded
-from dpfl.node.held import held
+from dpfl.node.held import digest, held
 from dpfl.node.orders import MOST_KEPT
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger import Account
@@ -70,7 +70,7 @@ def _ledger(charter: Charter, data: Federation) -> str:
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
         ledger.refuse_other(Account(charter.name, limits.unit, limits.neighbours))
-        if ledger.debits() and not ledger.counts(data.holdings[0]):
+        if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
             raise DpflError(f"The ledger {path} counts other data than the policy names; bring back the data that it counts.")
         spent = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
         return f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} spent {kind}"

@@ -9,6 +9,7 @@ from typing import Any
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node.charter import Charter
+from dpfl.node.held import digest
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger_chain import Tail
 from dpfl.privacy.ledgers import ledger_path
@@ -23,7 +24,7 @@ def open_ledger(charter: Charter, data: Federation, seen: Tail) -> Ledger:
             "budget left."
         )
     limits = charter.limits
-    ledger = Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, data.holdings[0])
+    ledger = Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit))
     if not ledger.holds(seen):
         ledger.close()
         raise DpflError(f"The ledger {path} is older than what was spent since: bring back the one that this node had last.")

@@ -98,12 +98,14 @@ class Guard:
         yield self._protected(task) not in ("", self.charter.limits.unit), Reason.OTHER_UNIT
 
     def _protected(self, task: Task) -> str:
-        """Whom the noise of this node's own release is for; nobody, where there is none."""
+        """Whom the noise of this node's own release is for; nobody, where there is none. Samples are persons where this node
+        trains by person."""
+        one = "person" if self.charter.limits.unit == "person" else "sample"
         if task.survey:
-            return "" if task.survey.trusted else "sample"
+            return "" if task.survey.trusted else one
         if task.upload and task.upload.private:
-            return task.upload.protects
-        return "sample" if task.samples and task.samples.private else ""
+            return one if task.upload.protects == "sample" else "client"
+        return one if task.samples and task.samples.private else ""
 
     def _release(self, release: Release, size: int) -> Broken:
         allow, tell = self.charter.allow, self.charter.tell

@@ -16,7 +16,7 @@ from dpfl.node.charter import Charter, Split
 def held(charter: Charter) -> Federation:
     """Its own rows alone are kept, under the node's name. Paths are of the policy's folder."""
     words = dict(charter.data)
-    name, folder = words.pop("name", None), words.pop("data_dir", None)
+    name, folder, most = (words.pop(word, None) for word in ("name", "data_dir", "rows_per_person"))
     if not isinstance(name, str):
         raise DpflError("data.name in the policy is the name of a data set, or the path of a table or an .npz file: give it.")
     here = charter.folder / Path(name).expanduser()
@@ -26,7 +26,16 @@ def held(charter: Charter) -> Federation:
     train = replace(source.train, x=source.train.x[rows].contiguous(), y=source.train.y[rows].contiguous())
     persons = None if source.persons is None else source.persons[rows]
     own = torch.arange(len(rows))
-    return Federation(train, None, (own,), how="own", persons=persons, private=source.private, names=(charter.name,))
+    found = Federation(
+        train, None, (own,), how="own", persons=persons, private=source.private, names=(charter.name,), rows_per_person=most
+    )
+    found.counted(charter.limits.unit)  # persons are refused here, where nobody said whose each row is
+    return found
+
+
+def digest(federation: Federation, unit: str) -> str:
+    """Of what a ledger counts: the samples, and for persons whose each is; it stays where they are."""
+    return (federation.by_person(federation.clients) if unit == "person" else federation.holdings)[0]
 
 
 def _dealt(source: Source, split: Split) -> torch.Tensor:

@@ -146,7 +146,7 @@ class Service:
             left = room(ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal))
         if proposal.events and not left:
             raise Bad(Reason.OVER_BUDGET)
-        size = known.size if known else self.charter.declared(len(self.held.clients[0]))
+        size = known.size if known else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
         if known is None:
             self._orders.join(run, Run(owner, proposal.to_words(), size))
         self._journal.write("joined", run=run, system=proposal.system, model=proposal.model, size=size, left=left)

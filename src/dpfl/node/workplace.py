@@ -16,6 +16,7 @@ from dpfl.models.build import built
 from dpfl.models.catalog import Buildable, Model
 from dpfl.models.columns import on_columns
 from dpfl.node.charter import Charter
+from dpfl.node.held import digest
 from dpfl.node.node import Node, Site
 from dpfl.node.proposal import Proposal
 from dpfl.node.refusals import Bad, Reason
@@ -101,11 +102,12 @@ def workplace(charter: Charter, held: Federation, run: str, proposal: Proposal, 
     x = held.train.x if features is None else features(held.train.x).nan_to_num(0.0, 0.0, 0.0)
     ledgers = Ledgers(
         charter.ledgers, Only(place, charter.name), charter.limits.unit, charter.limits.neighbours, charter.limit,
-        Only(place, held.holdings[0]), shares=shares_of(charter, run, proposal),
+        Only(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),
     )  # fmt: skip
     site = Site(
         run, model, proposal.learning, x, held.train.y, Only(place, held.clients[0]), Only(place, size), charter.randomness,
-        ledgers, policy=charter.policy,
+        ledgers, policy=charter.policy, persons=held.persons if charter.limits.unit == "person" else None,
+        rows_per_person=held.rows_per_person,
     )  # fmt: skip
     node = Node(site)
     node.site = replace(site, fingerprint=node.model.fingerprint)
