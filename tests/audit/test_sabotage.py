@@ -260,6 +260,13 @@ def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coordinator, "aggregate", counting)
 
 
+def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for persons."""
+    honest = node.Node._held
+    monkeypatch.setattr(node.Node, "_held", lambda self, client: honest(self, client).as_rows)
+
+
+PERSONS = SAMPLES.protecting("person")
 QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0)
 COHORTS = dp_fedavg(cohort=20, noise_multiplier=1.0)
 SHARED = dp_fedavg(cohort=10, noise="clients", noise_multiplier=1.0)
@@ -305,6 +312,8 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (draw_cohorts_from_a_known_seed, COHORTS, "batches"),
     (prepare_a_system_run_with_a_known_seed, COHORTS, "batches"),
     (count_the_shares_of_lost_replies, SHARED, "noise"),
+    (account_rows_for_persons, PERSONS, "movement"),
+    (account_rows_for_persons, auto().protecting("person"), "survey"),
 ]
 NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
 

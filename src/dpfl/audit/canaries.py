@@ -35,7 +35,7 @@ class Clients:
     @classmethod
     def on(cls, ground: Ground, algorithm: Algorithm) -> Clients:
         flat = ground.flat()
-        return cls(algorithm.fitted(flat.layout), ground, flat.read())
+        return cls(algorithm.fitted(flat.layout), ground.protecting(algorithm), flat.read())
 
     @property
     def steps(self) -> int:
@@ -85,7 +85,8 @@ def silent(task: Task) -> Task:
 
 
 def one_canary(algorithm: Algorithm) -> Clients:
-    """A sample with a large constant image, or in its place (where neighbours replace one) the same with another label.
+    """A sample with a large constant image, or in its place (where neighbours replace one) the same with another label; or a
+    person with such rows.
 
     Where whole clients are protected, all samples of the client are such.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dpfl.algorithms import Algorithm
@@ -53,6 +53,11 @@ class Setting:
     def small(self) -> Algorithm:
         """The system for a model of sixteen parameters, on which the games about releases are played."""
         return self.algorithm.fitted(SMALL)
+
+    @property
+    def of_rows(self) -> Algorithm:
+        """For attacks on single images, of which each stands for a person."""
+        return replace(self.algorithm, one="sample")
 
     @cached_property
     def population(self) -> int:
@@ -105,7 +110,8 @@ def play_survey(setting: Setting) -> Finding | str:
     each = 1 - (1 - setting.confidence) / len(asked)
     found = []
     for survey in asked:
-        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness)
+        persons = setting.algorithm.unit == "person"
+        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons)
         found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
     return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
@@ -196,13 +202,13 @@ def play_canary_clients(setting: Setting) -> Finding | str:
 
 
 def play_membership(setting: Setting) -> Finding:
-    found = attacks.membership(setting.algorithm, setting.delta, setting.seed)
+    found = attacks.membership(setting.of_rows, setting.delta, setting.seed)
     detail = "; ".join(roc.text for roc in found)
     return Finding("membership", f"{attacks.ROUNDS} rounds", None, None, None, None, ESTIMATE, detail)
 
 
 def play_inversion(setting: Setting) -> Finding:
-    found, detail = inversion.invert(setting.algorithm, setting.seed), ""
+    found, detail = inversion.invert(setting.of_rows, setting.seed), ""
     if setting.draw:
         detail = f"; pictures in {setting.draw(found, f'{setting.algorithm.name}, {setting.algorithm.variant}')}"
     return Finding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)

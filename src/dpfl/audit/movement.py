@@ -34,8 +34,7 @@ def movement(algorithm: Algorithm, seed: int = 0) -> Checked:
         share, how = max(_of_rounds(algorithm)), f"each of {CLIENTS} clients of unlike sizes in its turn"
     else:
         share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"
-    unit = "sample" if algorithm.unit == "sample" else "client"
-    seen = f"one {unit} moves what is released by {share:.2%} of what its noise is for ({how})"
+    seen = f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for ({how})"
     return Checked(seen, (seen,) if share > ROUNDING else ())
 
 

@@ -23,13 +23,18 @@ from dpfl.privacy.ledgers import FEDERATION, Ledgers
 from dpfl.server.coordinator import Coordinator, Federated, State
 from dpfl.tasks import MultiClass
 
+ROWS_OF_A_PERSON = 3
 LEFT = 40
 """Releases that every account has left, so that steps that adapt have something to weigh against rounds."""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Who holds what: rows of x and y, the sizes declared, and one client whose data is public."""
+    """Who holds what: rows of x and y, the sizes declared, and one client whose data is public.
+
+    Where `persons` are protected, each row of x and y is one person, who has it several times at a node: the same vector if it
+    is theirs as a whole, and several times as much if any of their rows counts by itself.
+    """
 
     model: Buildable
     x: Tensor
@@ -38,6 +43,10 @@ class Ground:
     clients: Sequence[Tensor]
     declared: Sequence[int]
     public: Sequence[Tensor] = ()
+    persons: bool = False
+
+    def protecting(self, algorithm: Algorithm) -> Ground:
+        return replace(self, persons=algorithm.unit == "person")
 
     def flat(self) -> FlatModel:
         return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), MultiClass(self.classes))
@@ -45,7 +54,15 @@ class Ground:
     def site(self, randomness: Randomness, ledgers: Ledgers | None = None) -> Site:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        return Site("audit", self.model, MultiClass(self.classes), self.x, self.y, everyone, declared, randomness, ledgers)
+        site = Site("audit", self.model, MultiClass(self.classes), self.x, self.y, everyone, declared, randomness, ledgers)
+        return _of_persons(site) if self.persons else site
+
+
+def _of_persons(site: Site) -> Site:
+    """Every row as a person with a few of them."""
+    whose = torch.arange(len(site.x)).repeat_interleave(ROWS_OF_A_PERSON)
+    clients = [(rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten() for rows in site.clients]
+    return replace(site, x=site.x[whose], y=site.y[whose], clients=clients, persons=whose)
 
 
 @dataclass(frozen=True)
@@ -73,7 +90,7 @@ def play(
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         place = ledgers or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        made = algorithm.fitted(ground.flat().layout).over(rounds, len(ground.clients))
+        made, ground = algorithm.fitted(ground.flat().layout).over(rounds, len(ground.clients)), ground.protecting(algorithm)
         central = _ledgers(made, (FEDERATION,), place).open(0) if made.scale == "round" else None
         try:
             return _play(made, ground, randomness, rounds, ledgers, central, lost)

@@ -67,9 +67,12 @@ class Question:
         return self.read(dict(raw))
 
 
-def one_answer(survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
-    """Of one answer before the first round; the better of two bounds, which hold together."""
+def one_answer(
+    survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False
+) -> Measured:  # fmt: skip
+    """Of one answer before the first round, of samples or `persons`; the better of two bounds, which hold together."""
     question = _question(survey)
+    question = replace(question, ground=replace(question.ground, persons=persons))
     silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(question, silent, trials, each, randomness, lambda mu: SampledGaussian(mu, 1.0).epsilon(delta))
@@ -89,6 +92,7 @@ def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
     question = _slope(replace(release, sampling=All(), realised=False))
+    question = replace(question, ground=question.ground.protecting(algorithm))
     silent = replace(question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None)))
     return _normal(question, silent, trials, confidence, randomness, lambda mu: SampledGaussian(mu, rate).epsilon(delta))
 
