@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ import torch
 import dpfl
 from dpfl.data.shakespeare_text import ALPHABET, TEXTS, passages, roles
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
+from dpfl.experiment import load
 
 
 def words(row: torch.Tensor) -> str:
@@ -65,6 +67,17 @@ def test_what_cannot_be_is_one_sentence(words, message) -> None:
         dpfl.data.load("shakespeare", **words)
 
 
-def test_an_experiment_takes_the_roles_as_clients() -> None:
-    told = {"data": {"name": "shakespeare"}, "model": {"name": "gru", "width": 8}, "budget": {"epsilon": 2.0, "rounds": 1}}
-    assert parse(told).data.partition == "site"
+def test_the_example_trains_every_role_and_shows_perplexity(tmp_path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "text.toml"
+    quick = [
+        "budget.rounds=1",
+        "model.width=4",
+        "algorithm.sampling_rate=0.05",
+        "algorithm.noise_multiplier=2.0",
+        "algorithm.rate=1.0",
+        "data.test={share=0.01}",
+    ]
+    result = load(example, quick).run(out=tmp_path / "run", workers=1)
+    assert result.headline == "perplexity"
+    assert 1 < result.metrics["perplexity"] < 100
+    assert (tmp_path / "run" / "ledger" / "lear.lear.sqlite").exists()

@@ -11,7 +11,7 @@ from scipy import stats
 from dpfl import tasks
 from dpfl.tasks import metrics
 from dpfl.tasks.calibration import calibration
-from dpfl.tasks.intervals import intervals
+from dpfl.tasks.intervals import intervals, intervals_of
 
 binary = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=30)
 
@@ -151,3 +151,14 @@ def test_chances_that_are_so_lie_on_the_diagonal(task) -> None:
 
 def test_tasks_without_chances_have_no_curve() -> None:
     assert calibration(tasks.Counts(), np.zeros((3, 1)), np.ones(3)) == []
+
+
+def test_intervals_of_tokens_are_those_of_whole_scores():
+    """By sums of each sequence, made once: scores of a text are large."""
+    rng = np.random.default_rng(0)
+    scores, y = rng.normal(size=(9, 4, 5)), rng.integers(0, 5, (9, 4))
+    y[0, 2:] = y[1] = -100
+    task = tasks.NextToken(5)
+    found, whole = intervals_of(task, scores, y), intervals(task.shown, scores, y)
+    assert {name: pytest.approx(ends) for name, ends in whole.items()} == found
+    assert all(math.isnan(figure) for figure in task.metrics(scores[1:2], y[1:2]).values())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from dpfl.tasks.task import Array
+from dpfl.tasks.task import Array, Task
 
 Measure = Callable[[Array, Array], Mapping[str, float]]
 DRAWS = 200
@@ -26,6 +26,14 @@ def intervals(
         for name, figure in measure(scores[rows], y[rows]).items():
             found.setdefault(name, []).append(figure)
     return {name: _middle(np.array(figures)) for name, figures in found.items()}
+
+
+def intervals_of(task: Task, scores: Array, y: Array, owners: Array | None = None) -> Mapping[str, tuple[float, float]]:
+    """Of what a task measures; where its figures are of sums over samples (`sums`, `of_sums`), those are made once."""
+    sums, of_sums = getattr(task, "sums", None), getattr(task, "of_sums", None)
+    if sums is None or of_sums is None:
+        return intervals(task.metrics, scores, y, owners)
+    return intervals(lambda drawn, _: of_sums(drawn), sums(scores, y), y, owners)
 
 
 def _rows_by_owner(owners: Array) -> list[Array]:

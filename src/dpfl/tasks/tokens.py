@@ -66,16 +66,23 @@ class NextToken:
         return losses, slopes.mul_(share.unsqueeze(2))
 
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        counted = y != PADDING
-        chances, truth = measured.softmax(scores[counted]), y[counted]
-        loss = measured.log_loss(chances, truth)
-        return {
-            "perplexity": float(np.exp(min(loss, 700.0))),
-            "accuracy": measured.accuracy(chances.argmax(1), truth),
-            "log loss": loss,
-        }
+        return self.of_sums(self.sums(scores, y))
 
     shown = metrics
+
+    def sums(self, scores: Array, y: Array) -> Array:
+        """(n, 3) of each sequence: how many places count, at how many of them the best score is right, and their log losses."""
+        counted, truth = y != PADDING, np.maximum(y, 0)[:, :, None]
+        chances = np.take_along_axis(measured.softmax(scores), truth, axis=2)[:, :, 0]
+        lost = -np.log(np.maximum(chances, measured.SMALLEST))
+        right = scores.argmax(axis=2) == y
+        return np.stack([counted.sum(1), (right & counted).sum(1), (lost * counted).sum(1)], axis=1)
+
+    def of_sums(self, sums: Array) -> Mapping[str, float]:
+        count, right, lost = sums.sum(axis=0).tolist()
+        if not count:
+            return dict.fromkeys(("perplexity", "accuracy", "log loss"), float("nan"))
+        return {"perplexity": float(np.exp(min(lost / count, 700.0))), "accuracy": right / count, "log loss": lost / count}
 
 
 def _shares(y: Tensor) -> Tensor:
