@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,9 @@ from dpfl.privacy import Budget
 from dpfl.privacy.budget import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from dpfl.engines.post import Post
     from dpfl.planning.questions import PrivateMetric
+    from dpfl.run.nodes import Terms
     from dpfl.run.recorder import Progress
     from dpfl.run.train import Result
 
@@ -113,6 +115,17 @@ class EngineSection(Section):
     name: str = "local"
     workers: int | None = Field(default=None, ge=1, le=1024)
     masks: bool = False
+    deadline: float = Field(default=600.0, gt=0, le=1e6)
+    joining: float = Field(default=120.0, gt=0, le=1e6)
+    least_replies: int = Field(default=1, ge=1, le=1_000_000)
+
+
+class ServerSection(Section):
+    """Of a server: its own folder of keys, where nodes reach it, and the public key of each."""
+
+    folder: str = "federation"
+    address: str = "127.0.0.1:9092"
+    nodes: dict[str, str] = Field(default_factory=dict)
 
 
 class EvaluateSection(Section):
@@ -145,10 +158,29 @@ class Experiment(Section):
     budget: BudgetSection = BudgetSection()
     privacy: PrivacySection = PrivacySection()
     engine: EngineSection = EngineSection()
+    server: ServerSection = ServerSection()
     evaluate: EvaluateSection = EvaluateSection()
     metrics: MetricsSection = MetricsSection()
 
     def federation(self, data_dir: Path | None = None) -> datasets.Federation:
+        source, how = self._source(data_dir)
+        section = self.data
+        if how is None:
+            dealt = source.by_owner(section.names or ())
+        else:
+            seed = self.seed if section.seed is None else section.seed
+            clients = 10 if section.clients is None else section.clients
+            dealt = source.split(clients, how, seed, section.public_clients, section.names or ())
+        return replace(dealt, rows_per_person=section.rows_per_person)
+
+    def _source(self, data_dir: Path | None) -> tuple[datasets.Source, partition.Partition | datasets.Drawn | None]:
+        """The data in one place, and how it is dealt; not at all where it has owners."""
+        section, (given, options) = self.data, self._words()
+        how = None if section.partition == "site" else partition.parse(section.partition, **options)
+        return datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given), how
+
+    def _words(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the data set is told, and what its partition is."""
         section = self.data
         options = section.options()
         given = {word: options.pop(word) for word in datasets.own_words(section.name) if word in options}
@@ -156,16 +188,24 @@ class Experiment(Section):
         given |= {name: value for name, value in declared.items() if value is not None}
         if section.partition == "dirichlet":
             options.setdefault("beta", 0.05)
-        owned = section.partition == "site"
-        if owned and options:
+        if section.partition == "site" and options:
             raise DpflError(f"The data set {section.name!r} has no option {next(iter(options))!r}: correct it.")
-        how = None if owned else partition.parse(section.partition, **options)
-        source = datasets.load(section.name, data_dir or (Path(section.data_dir) if section.data_dir else None), **given)
-        capped = partial(replace, rows_per_person=section.rows_per_person)
-        if how is None:
-            return capped(source.by_owner(section.names or ()))
-        clients, seed = 10 if section.clients is None else section.clients, self.seed if section.seed is None else section.seed
-        return capped(source.split(clients, how, seed, section.public_clients, section.names or ()))
+        return given, options
+
+    def dealt(self, clients: int) -> dict[str, dict[str, Any]]:
+        """For a trial of nodes on one machine: the sections [data] and [split] of each node's policy, by its name."""
+        section, (given, options) = self.data, self._words()
+        place = Path(section.name).expanduser()
+        data = {"name": str(place.resolve()) if place.exists() else section.name, **given}
+        if section.data_dir:
+            data["data_dir"] = str(Path(section.data_dir).resolve())
+        if section.partition == "site":
+            names = self.federation().names
+            return {name: {"data": data, "split": {"client": name, "partition": "site"}} for name in names}
+        seed = self.seed if section.seed is None else section.seed
+        split = {"partition": section.partition, "clients": clients, "seed": seed, "options": options}
+        names = tuple(section.names or (f"node-{number}" for number in range(clients)))
+        return {name: {"data": data, "split": {"client": place, **split}} for place, name in enumerate(names)}
 
     def clients(self) -> int:
         """How many there are; where the data's sites are the clients, they are counted."""
@@ -209,6 +249,54 @@ class Experiment(Section):
             progress=progress,
             resume=resume,
             experiment=self.model_dump(exclude_none=True),
+        )
+
+    def serve(
+        self, post: Post, terms: Terms, out: Path | None = None, resume: bool = False, progress: Progress | None = None
+    ) -> Result:
+        """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
+        from dpfl.data.elsewhere import Elsewhere
+        from dpfl.node.charter import SEED
+        from dpfl.run.folder import RunFolder, new_path
+        from dpfl.run.nodes import gather, gather_again
+        from dpfl.run.proposing import proposed
+        from dpfl.run.train import train
+
+        algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
+        budget, model = Budget(**self.budget.model_dump()), models.from_name(self.model.name, **self.model.options())
+        if self.data.public_clients or self.metrics.private:
+            raise DpflError("Over nodes no client is public, and none is asked for a metric: leave both out.")
+        entropy = self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
+        if entropy == "keyed" and SEED not in os.environ:
+            raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
+        source, names, by, noise = self._source(None)[0], tuple(terms.nodes), self.privacy.accountant, self.privacy.noise
+        out = out or new_path(algorithm.name)
+        if resume:
+            gathering = gather_again(post, terms, RunFolder.open(out))
+        else:
+            proposal = proposed(algorithm, model, budget, source.train, names, by, noise, entropy, self.privacy.unit)
+            gathering = gather(post, secrets.token_hex(16), terms, proposal)
+        joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
+        federation, said = (
+            Elsewhere.of(source.train, source.test, joined, sizes, self.privacy.unit),
+            self.model_dump(exclude_none=True),
+        )
+        return train(
+            model=model,
+            federation=replace(federation, notes=gathering.notes, test_persons=source.test_persons),
+            algorithm=algorithm,
+            budget=budget,
+            seed=self.seed,
+            out=out,
+            unit=self.privacy.unit,
+            accountant=by,
+            entropy=entropy,
+            noise=noise,
+            evaluate_every=self.evaluate.every,
+            progress=progress,
+            resume=resume,
+            experiment=said | {"privacy": said["privacy"] | {"entropy": entropy}},
+            host=gathering,
         )
 
 

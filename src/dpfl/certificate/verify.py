@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpfl.certificate import contents
+from dpfl.certificate.check import Check
 from dpfl.certificate.contents import Account, Certificate, Epsilon, number, shown, stated_figure
 from dpfl.certificate.ended import accounts_of, ended
+from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import hashes, sealed
+from dpfl.data.elsewhere import NODES
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.keys import fingerprint, load_public, signed
@@ -36,15 +39,6 @@ UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
 
 
 @dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: what came of it, and a sentence for each thing that is wrong."""
-
-    name: str
-    outcome: str
-    findings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Verdict:
     checks: tuple[Check, ...]
     certificate: Certificate | None = None
@@ -58,9 +52,12 @@ class Verdict:
         return {"good": not self.findings, "findings": self.findings, "checks": checks}
 
 
-def verify(file: Path, run: Path | None = None, key: Path | None = None, data: bool = False) -> Verdict:
+def verify(
+    file: Path, run: Path | None = None, key: Path | None = None, data: bool = False, nodes: Sequence[Path] = ()
+) -> Verdict:
     """Whoever has the file can do this; `run` is the run's folder (by default the one that the file lies in), `key` the
-    public key that it should be signed with, and `data` asks for the data to be loaded and hashed again."""
+    public key that it should be signed with, `data` asks for the data to be loaded and hashed again, and `nodes` are the
+    statements of nodes that took part."""
     expected = load_public(key) if key else None
     given = RunFolder.open(run) if run else None
     try:
@@ -87,6 +84,7 @@ def verify(file: Path, run: Path | None = None, key: Path | None = None, data: b
     checks += list(_run_checks(folder, certificate)) if folder else [Check("run", "not compared: give its folder with --run")]
     if folder:
         checks.append(_data(folder, certificate) if data else Check("data", "not hashed again: ask for it with --data"))
+    checks += verify_nodes(nodes, certificate, folder)
     return Verdict((*checks, _code(certificate)), certificate)
 
 
@@ -275,6 +273,8 @@ def _section(name: str, certified: Any, found: Callable[[], Any], outcome: str =
 def _data(folder: RunFolder, certificate: Certificate) -> Check:
     """The data itself, where the experiment says how to load it and it lies on this machine."""
     recorded = folder.experiment().get("experiment")
+    if folder.experiment().get("resolved", {}).get("partition") == NODES:
+        return Check("data", "at the nodes, and theirs alone; only the form of a sample and the test set were at the server")
     if not recorded:
         return Check("data", "hashes as recorded; the data was given from Python and is not hashed again")
     try:

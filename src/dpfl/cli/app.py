@@ -31,6 +31,8 @@ COMMANDS = {
     "certify": ("certificate", "Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it."),
     "verify": ("certificate", "Check a certificate: signature, every epsilon computed again, and the run it is of."),
     "run": ("run", "Run an experiment, or go on with one that was stopped."),
+    "up": ("up", "A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."),
+    "server": ("server:app", "The server of a federation: train over nodes that guard their own data."),
     "node": ("node:app", "A node that guards its own data."),
     "runs": ("runs", "List the runs of a folder."),
     "compare": ("runs", "Put runs side by side."),

@@ -61,13 +61,14 @@ def certify(
 
 def verify(
     file: Annotated[Path, typer.Argument(help="The certificate (JSON).")],
+    nodes: Annotated[list[Path] | None, typer.Argument(help="Statements of nodes of that run (JSON).")] = None,
     run: Annotated[Path | None, typer.Option(help="The run's folder; by default the certificate's, if it is one.")] = None,
     key: Annotated[Path | None, typer.Option(help="The public key (.pub) that it should be signed with.")] = None,
     data: Annotated[bool, typer.Option("--data", help="Load the run's data, where it is here, and hash it again.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check a certificate: signature, every epsilon computed again, and the run it is of. Exit code 1 if anything differs."""
-    verdict = certificates.verify(file, run, key, data)
+    verdict = certificates.verify(file, run, key, data, nodes or ())
     if as_json:
         print(json.dumps(verdict.to_dict()))
     elif verdict.findings:

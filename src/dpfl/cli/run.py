@@ -31,7 +31,7 @@ def run(
     """Run an experiment, or go on with one that was stopped."""
     if resume and (file or set_ or out):
         raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
-    experiment = _recorded(resume) if resume else load(file, set_ or ())
+    experiment = recorded(resume) if resume else load(file, set_ or ())
     progress = None if quiet else Live(Console(stderr=True))
     folder = resume or out or new_path(experiment.algorithm.name)
     try:
@@ -55,7 +55,7 @@ def _advice(folder: Path) -> str:
     return " before anything was released. Start it again with the same command."
 
 
-def _recorded(folder: Path) -> Experiment:
+def recorded(folder: Path) -> Experiment:
     recorded = RunFolder.open(folder).experiment().get("experiment")
     if not recorded:
         raise DpflError(f"The run in {folder} was started from Python; resume it there: dpfl.train(..., resume=True).")

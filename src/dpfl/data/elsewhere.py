@@ -25,7 +25,8 @@ class Elsewhere(Federation):
     declared: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int]) -> Elsewhere:
+    def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
+           unit: str | None = None) -> Elsewhere:  # fmt: skip
         """Nodes with samples of the same form; none of `form` itself is kept."""
         if len(names) != len(declared) or any(size < 1 for size in declared):
             raise DpflError("A node declares how many samples it has: a whole number of at least 1 each.")
@@ -34,7 +35,8 @@ class Elsewhere(Federation):
         y = label.expand(rows, *label.shape[1:]).clone()
         train = replace(form, x=form.x.new_zeros(rows, *form.shape), y=y)
         clients = tuple(torch.arange(rows).split(BLANKS))
-        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared))
+        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared),
+                   persons=torch.arange(rows) if unit == "person" else None)  # fmt: skip
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
@@ -17,6 +16,7 @@ from dpfl.errors import DpflError
 from dpfl.node.letters import Letter
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.run.folder import RunFolder
+from dpfl.run.proposing import Propose
 
 MOST_ANSWER = 1 << 31
 """Bytes of a letter, beyond which a node's answer is not looked at."""
@@ -54,24 +54,25 @@ class Gathering:
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
     def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Engine:
-        folder.write_json(MEMBERS, [vars(member) for member in self.members])
+        folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
         return Remote(self.correspondence, self.members, run, ledgers, self.terms.deadline, self.terms.least, size)
 
     def part(self, folder: RunFolder) -> None:
         """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
         letter = self.correspondence.letter
+        folder.file(STATEMENTS).mkdir(exist_ok=True)
         asked = {member.name: letter(member.name, "ask-statement", "end/statement", {}) for member in self.members}
         for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
             if isinstance(answer, Letter) and answer.head.get("kind") == "statement":
                 folder.write_json(f"{STATEMENTS}/{name}.json", answer.head["statement"])
 
 
-def gather(post: Post, nonce: str, terms: Terms, proposal: Mapping[str, Any]) -> Gathering:
+def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering:
     """All that are listed are asked; the run goes on with those that join, if they are enough."""
     names = list(terms.nodes)
     correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
     asked = {
-        name: correspondence.letter(name, "join", "join", {**proposal, "client": place, "federation": names})
+        name: correspondence.letter(name, "join", "join", {"proposal": proposal(place).to_words()})
         for place, name in enumerate(names)
     }
     answers = correspondence.ask(asked, terms.joining)
@@ -88,10 +89,15 @@ def gather(post: Post, nonce: str, terms: Terms, proposal: Mapping[str, Any]) ->
 
 def gather_again(post: Post, terms: Terms, folder: RunFolder) -> Gathering:
     """Of a run that goes on: those that joined before; who is away may come back."""
-    nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS)
+    nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(f"The record in {folder.path} does not say what nodes know its run by: start a new one.")
-    members = tuple(Member(str(one["name"]), int(one["place"]), int(one["size"])) for one in told)
+    try:
+        members = tuple(Member(name, int(one["place"]), int(one["size"])) for name, one in told.items())
+    except (KeyError, TypeError, ValueError):
+        members = ()
+    if not members:
+        raise DpflError(f"{folder.file(MEMBERS)} does not say who joined the run: bring it back, or start a new run.")
     if unknown := [member.name for member in members if member.name not in terms.nodes]:
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
     return Gathering(Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER), terms, members)

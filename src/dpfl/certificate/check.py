@@ -1,0 +1,14 @@
+"""What came of looking at one thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: what came of it, and a sentence for each thing that is wrong."""
+
+    name: str
+    outcome: str
+    findings: tuple[str, ...] = ()

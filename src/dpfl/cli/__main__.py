@@ -1,0 +1,5 @@
+"""`python -m dpfl.cli`."""
+
+from dpfl.cli import main
+
+main()

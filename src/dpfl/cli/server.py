@@ -1,0 +1,82 @@
+"""The commands `dpfl server`: the experiment over nodes that guard their own data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dpfl.cli.run import recorded, show
+from dpfl.cli.shorthand import Shorthand
+from dpfl.errors import DpflError
+from dpfl.experiment import Experiment, load
+from dpfl.report.progress import Live
+from dpfl.run.folder import RunFolder, new_path
+from dpfl.run.nodes import MOST_ANSWER, Terms
+
+app = typer.Typer(
+    cls=Shorthand,
+    help="The server of a federation: train over nodes that guard their own data.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="A folder for its certificate and keys.")],
+    host: Annotated[list[str] | None, typer.Option(help="A name or address that nodes reach it by; any number.")] = None,
+) -> None:
+    """Make a server's certificate, and the key that its orders are signed with."""
+    from dpfl.flower.server import new_server
+
+    made, owner = new_server(folder, tuple(dict.fromkeys(("localhost", "127.0.0.1", *(host or ())))))
+    print(f"Every node needs the file {made.authority} and, in its policy, the public key of these orders:")
+    print(owner)
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML), with [server.nodes].")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; by default a new one under runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Train over the nodes that the experiment lists."""
+    if resume and (file or set_ or out):
+        raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
+    if not resume and not file:
+        raise DpflError("Name the experiment, or the folder of a run to go on with (--resume).")
+    experiment = recorded(resume) if resume else load(file, set_ or ())
+    serve(experiment, resume or out or new_path(experiment.algorithm.name), resume is not None, quiet, as_json)
+
+
+def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+    from dpfl.flower.server import OWNER, Listed, carried
+    from dpfl.keys import load_private
+
+    section, engine = experiment.server, experiment.engine
+    if not section.nodes:
+        raise DpflError("The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` prints it.")
+    nodes = {name: Listed.parse(name, line) for name, line in section.nodes.items()}
+    keys = {name: node.letters for name, node in nodes.items()}
+    owner = load_private(Path(section.folder) / OWNER)
+    terms = Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies)
+    progress = None if quiet else Live(Console(stderr=True))
+    try:
+        with carried(Path(section.folder), section.address, nodes, MOST_ANSWER) as post:
+            result = experiment.serve(post, terms, folder, resume, progress)
+    except KeyboardInterrupt:
+        begun = RunFolder(folder).begun()
+        advice = f". Go on with: dpfl server --resume {folder}" if begun else " before anything was ordered."
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"dpfl: stopped{advice}", markup=False)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps(result.to_dict()))
+    else:
+        show(result, Console())

@@ -1,0 +1,50 @@
+"""`dpfl up`: the experiment as a federation of real processes on this machine, from first key to last statement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from dpfl.cli.server import serve
+from dpfl.errors import DpflError
+from dpfl.experiment import Experiment, load, parse
+from dpfl.run.folder import new_path
+
+
+def up(
+    file: Annotated[Path | None, typer.Argument(help="The experiment (TOML); without it, the demo.")] = None,
+    nodes: Annotated[int, typer.Option(help="How many; where data has sites, they are the nodes.", min=1, max=100)] = 3,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value, on top of the file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A folder for all of it; by default a new one under runs/.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."""
+    from dpfl.flower.up import ALLOWED, laid_out, refuse_ended, running
+
+    experiment = load(file, set_ or ())
+    folder = out or new_path("up")
+    if folder.exists() and any(folder.iterdir()):
+        raise DpflError(f"{folder} is not empty; choose another with --out.")
+    if experiment.budget.epsilon is None:
+        raise DpflError("A node allows so much epsilon and no more: give budget.epsilon.")
+    limits: dict[str, Any] = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
+    limits |= {"unit": experiment.privacy.unit} if experiment.privacy.unit else {}
+    allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
+    address, lines = laid_out(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not quiet:
+        console.print(f"{len(lines)} nodes and a server on {address}, each with a folder of its own in {folder}", markup=False)
+    with running(folder, lines) as processes:
+        refuse_ended(folder, processes)
+        serve(_over(experiment, folder, address, lines), folder / "run", False, quiet, as_json)
+    if not quiet:
+        console.print(f"each node's own statement is in {folder / 'run' / 'nodes'}", markup=False)
+
+
+def _over(experiment: Experiment, folder: Path, address: str, lines: dict[str, str]) -> Experiment:
+    server = {"folder": str(folder / "server"), "address": address, "nodes": lines}
+    return parse(experiment.model_dump(exclude_unset=True, exclude_none=True) | {"server": server})

@@ -1,0 +1,84 @@
+"""A whole federation on this machine, for a first try: a server, nodes with data dealt to them, keys made on the spot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dpfl import keys
+from dpfl.errors import DpflError
+from dpfl.flower.keys import node_key
+from dpfl.flower.processes import STOP_SECONDS, free_port
+from dpfl.flower.server import new_server
+
+ALLOWED = 3
+"""A node's epsilon in all, as many times that of the run: room for two more."""
+
+
+def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Any], allow: Mapping[str, Any],
+             tell: Mapping[str, Any]) -> tuple[str, dict[str, str]]:  # fmt: skip
+    """A server and its nodes, each with a folder of its own: the server's address, and the line of each node's keys."""
+    authority, owner = new_server(folder / "server", ("localhost", "127.0.0.1"))
+    address, lines = f"127.0.0.1:{free_port()}", {}
+    for name, sections in dealt.items():
+        place = folder / "nodes" / name
+        place.mkdir(parents=True)
+        policy = {
+            "name": name,
+            **sections,
+            "owners": {"server": owner},
+            "limits": dict(limits),
+            "allow": dict(allow),
+            "tell": dict(tell),
+            "server": {"address": address, "ca": str(authority.authority.resolve())},
+        }
+        (place / "policy.toml").write_text(tomli_w.dumps(policy))
+        keys.new_key(place / "node.pem")
+        lines[name] = f"{keys.load_public(keys.public_file(place / 'node.pem'))} {node_key(place / 'carrier.key')}"
+    return address, lines
+
+
+@contextmanager
+def running(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Every node as a process of its own, ended with this one."""
+    with ExitStack() as nodes:
+        started = {name: nodes.enter_context(_node(folder / "nodes" / name)) for name in names}
+        yield started
+        for process in started.values():
+            process.terminate()
+
+
+@contextmanager
+def _node(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "dpfl.cli", "node", "run", str(place / "policy.toml")]
+    with (place / "output.log").open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            env={**os.environ, "DPFL_PARENT": str(os.getpid())},
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS + 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def refuse_ended(folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]], seconds: float = 0.5) -> None:
+    """A node that ends at once says why."""
+    time.sleep(seconds)
+    for name, process in nodes.items():
+        if process.poll() is not None:
+            said = (folder / "nodes" / name / "output.log").read_text(errors="replace").strip().splitlines()
+            raise DpflError(f"The node {name} ended at once: {said[-1] if said else 'nothing was said'}")

@@ -1,0 +1,88 @@
+"""What a run is to be, worked out before any node has said anything: noise is planned from the budget, and from no data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dpfl.algorithms import Algorithm
+from dpfl.data import Dataset
+from dpfl.data.elsewhere import Elsewhere
+from dpfl.data.schema import Schema
+from dpfl.errors import DpflError
+from dpfl.models import Buildable, FlatModel
+from dpfl.models.build import built
+from dpfl.models.columns import on_columns
+from dpfl.node.proposal import Proposal, in_order
+from dpfl.planning.planner import with_planned_noise
+from dpfl.planning.questions import with_paid_scales
+from dpfl.privacy import Budget
+from dpfl.privacy.accountant import default_for, proving
+from dpfl.privacy.calibrate import MOST
+from dpfl.run.prepare import with_features
+
+Propose = Callable[[int], Proposal]
+"""To the node at a place of the list."""
+
+
+def proposed(
+    algorithm: Algorithm,
+    model: Buildable,
+    budget: Budget,
+    form: Dataset,
+    names: Sequence[str],
+    accountant: str | None,
+    noise: str | None,
+    entropy: str,
+    unit: str | None,
+) -> Propose:
+    """Refused where the releases would depend on what nodes have not yet declared."""
+    wanted, nodes = model, len(names)
+    model = on_columns(model, form.features)
+    algorithm = algorithm.protecting(unit) if unit else algorithm
+    algorithm = with_paid_scales(algorithm, form.schema, budget, accountant)
+    federation = with_features(model, Elsewhere.of(form, None, names, (1,) * nodes, unit))
+    flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
+    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, nodes)
+    algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
+    if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
+        algorithm = algorithm.secured()
+    _refuse_unknown_sizes(algorithm)
+    release = algorithm.release
+    by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
+    rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
+    each = algorithm.releases_in(1) if algorithm.schedule else 0
+    own = in_order(algorithm.before, partial(algorithm.spending, population=0), rounds, each) if algorithm.own_accounts else ()
+    return partial(
+        Proposal,
+        system=algorithm.name,
+        variant=algorithm.variant,
+        unit=algorithm.unit,
+        neighbours=release.neighbours if release else "none",
+        model=wanted.name,
+        options=tuple(wanted.options),
+        learning=form.task,
+        shape=form.shape,
+        schema=digest(form.schema),
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        rounds=budget.rounds,
+        accountant=by,
+        noise=algorithm.noise,
+        federation=tuple(names),
+        events=own,
+    )
+
+
+def digest(schema: Schema | None) -> str:
+    return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""
+
+
+def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
+    """Batches of b of n samples cost by n, which only the node knows before it joins."""
+    if algorithm.own_accounts and algorithm.event(2) != algorithm.event(3):
+        raise DpflError(
+            f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
+            "batches by a sampling_rate."
+        )

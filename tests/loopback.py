@@ -1,0 +1,63 @@
+"""A federation without a network: real nodes with policies, ledgers and data, and a carrier that hands letters over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from dpfl import keys
+from dpfl.engines.post import Delivery
+from dpfl.experiment import Experiment
+from dpfl.node.service import Service
+from dpfl.run.nodes import Terms
+
+
+class Loopback:
+    """Letters are answered when they are asked for, one after another."""
+
+    def __init__(self, services: Mapping[str, Service]) -> None:
+        self.services = dict(services)
+        self.sent: list[tuple[str, str, bytes]] = []
+
+    def nodes(self) -> list[str]:
+        return list(self.services)
+
+    def send(self, address: str, letter: bytes) -> str:
+        self.sent.append((address, str(len(self.sent)), letter))
+        return self.sent[-1][1]
+
+    def receive(self, seconds: float) -> list[Delivery]:
+        waiting, self.sent = self.sent, []
+        return [Delivery(address, ticket, self.services[address].answer(letter)) for address, ticket, letter in waiting]
+
+    def close(self) -> None: ...
+
+
+def policy(sections: Mapping[str, Any], name: str, owner: str, **changed: Mapping[str, Any]) -> dict[str, Any]:
+    usual: dict[str, Any] = {
+        "limits": {"epsilon": 8.0, "delta": 1e-5},
+        "allow": {"systems": ["*"], "models": ["mlp"]},
+        "tell": {"size": "exact"},
+    }
+    for section, words in changed.items():
+        usual[section] = usual[section] | dict(words)
+    return {"name": name, **sections, "owners": {"server": owner}, **usual}
+
+
+def federation(folder: Path, experiment: Experiment, clients: int = 3, **changed: Mapping[str, Any]) -> tuple[Loopback, Terms]:
+    """Its nodes, opened, and the terms of a server that they take orders from."""
+    folder.mkdir(parents=True)
+    keys.new_key(folder / "owner.pem")
+    owner, services, public = keys.load_public(folder / "owner.pem.pub"), {}, {}
+    for name, sections in experiment.dealt(clients).items():
+        place = folder / name
+        place.mkdir()
+        (place / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
+        keys.new_key(place / "node.pem")
+        public[name] = Ed25519PublicKey.from_public_bytes(bytes.fromhex(keys.load_public(place / "node.pem.pub")))
+        services[name] = Service.open(place / "policy.toml")
+    return Loopback(services), Terms(keys.load_private(folder / "owner.pem"), public, deadline=60.0, joining=60.0)

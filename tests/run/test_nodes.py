@@ -1,0 +1,144 @@
+"""The same experiment in one program and over nodes that guard their own data: the same events, the same model."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dpfl.certificate import certify, verify
+from dpfl.errors import DpflError
+from dpfl.experiment import parse
+from dpfl.keys import new_key, raw
+from dpfl.node.service import Service
+from dpfl.privacy import Ledger
+from tests.loopback import federation
+
+BASE = {
+    "seed": 3,
+    "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
+    "model": {"name": "mlp", "hidden": 8},
+    "algorithm": {"name": "fedavg-dp", "tau": 2, "sampling_rate": 0.01},
+    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 3},
+    "privacy": {"entropy": "keyed", "accountant": "rdp"},
+}
+
+
+def spent(folder: Path, names) -> list[dict]:
+    found = []
+    for name in names:
+        with closing(Ledger.read(next(folder.rglob(f"{name}.sqlite")))) as ledger:
+            found.append(dict(ledger.spent()))
+    return found
+
+
+def test_the_same_events_and_the_same_model_as_in_one_program(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
+    experiment = parse(BASE)
+    local = experiment.run(tmp_path / "local", workers=1)
+    post, terms = federation(tmp_path / "nodes", experiment, tell={"entropy": "keyed", "secure": False})
+    listed = {name: raw(key) for name, key in terms.nodes.items()}
+    remote = parse(BASE | {"server": {"nodes": listed}}).serve(post, terms, tmp_path / "remote")
+    assert remote.rounds == local.rounds == 3
+    there = spent(tmp_path / "nodes", post.services)
+    assert there == spent(tmp_path / "local", [f"client-{number:05d}" for number in range(3)])
+    assert there == spent(tmp_path / "remote", post.services)
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("local", "remote"))
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+    assert remote.privacy.proven == pytest.approx(local.privacy.proven)
+    statements = sorted((tmp_path / "remote" / "nodes").iterdir())
+    assert [path.stem for path in statements] == sorted(post.services)
+    assert any("its own signed statement" in fact for fact in remote.privacy.assumptions)
+    _verify(tmp_path / "remote", statements)
+
+
+def _verify(folder: Path, statements: list[Path]) -> None:
+    """The server's certificate and the nodes' statements together; what was changed in one is found."""
+    new_key(folder.parent / "key.pem")
+    certificate = folder / "certificate.json"
+    certificate.write_text(json.dumps(certify(folder, folder.parent / "key.pem")))
+    verdict = verify(certificate, nodes=statements)
+    assert not verdict.findings
+    told = {check.name: check.outcome for check in verdict.checks}
+    assert all("6 releases for this run" in told[path.stem] for path in statements)
+    assert "theirs alone" in {check.name: check.outcome for check in verify(certificate, data=True).checks}["data"]
+    changed = json.loads(statements[0].read_text())
+    changed["statement"]["spent"] = 0.5
+    forged = folder.parent / "forged.json"
+    forged.write_text(json.dumps(changed))
+    assert "not signed" in verify(certificate, nodes=[forged]).findings[0]
+
+
+def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    seen: list[bytes] = []
+    send = post.send
+
+    def failing(address: str, letter: bytes) -> str:
+        """The server ends as it sends the orders of its second round, one of which went out."""
+        if b'"order":"1/train"' in letter:
+            if seen:
+                raise KeyboardInterrupt
+            seen.append(letter)
+            post.services[address].answer(letter)
+        return send(address, letter)
+
+    post.send = failing  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        experiment.serve(post, terms, tmp_path / "run")
+    post.send, post.sent = send, []  # type: ignore[method-assign]
+    result = experiment.serve(post, terms, tmp_path / "run", resume=True)
+    assert result.rounds == 3
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [6, 6, 6]
+    assert [sum(events.values()) for events in spent(tmp_path / "run", post.services)] == [6, 6, 6]
+
+
+def test_the_run_goes_on_without_a_node_that_refuses(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    name = next(iter(post.services))
+    policy = tmp_path / "nodes" / name / "policy.toml"
+    post.services.pop(name).close()
+    policy.write_text(policy.read_text().replace("epsilon = 8.0", "epsilon = 0.01"))
+    post.services[name] = Service.open(policy)
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert result.rounds == 3
+    assert result.notes[0].startswith(f"{name} takes no part")
+    assert spent(tmp_path / "nodes", [name]) == [{}]
+
+
+def test_where_too_few_join_the_reasons_are_said_and_nothing_is_written(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment, limits={"epsilon": 0.01})
+    with pytest.raises(DpflError, match=r"0 of 3 nodes joined, .* node-0: .*budget"):
+        experiment.serve(post, terms, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
+    """Six sites of a study: sizes are declared in persons, and every ledger says whom it counts for."""
+    experiment = parse(
+        {
+            "data": {"name": "randhie"},
+            "model": {"name": "linear"},
+            "algorithm": {"name": "fedavg-dp", "tau": 1, "sampling_rate": 0.05},
+            "budget": {"epsilon": 1.0, "delta": 1e-5, "rounds": 1},
+            "privacy": {"unit": "person", "accountant": "rdp"},
+        }
+    )
+    post, terms = federation(tmp_path / "nodes", experiment, limits={"unit": "person"}, allow={"models": ["linear"]})
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert result.rounds == 1
+    assert result.privacy.unit == "person"
+    declared = json.loads((tmp_path / "run" / "nodes.json").read_text())
+    assert [one["size"] for one in declared.values()] == list(experiment.federation().counted("person"))
+    told = json.loads(next((tmp_path / "run" / "nodes").iterdir()).read_text())["statement"]
+    assert told["unit"] == "person"
+    rows = federation(tmp_path / "others", experiment, allow={"models": ["linear"]})
+    with pytest.raises(DpflError, match="another unit"):
+        experiment.serve(*rows, tmp_path / "refused")
