@@ -266,6 +266,8 @@ class Experiment(Section):
         budget, model = Budget(**self.budget.model_dump()), models.from_name(self.model.name, **self.model.options())
         if self.data.public_clients or self.metrics.private:
             raise DpflError("Over nodes no client is public, and none is asked for a metric: leave both out.")
+        if self.privacy.aggregation != "plain":
+            raise DpflError("Sums that a server cannot look into are of simulations so far: leave privacy.aggregation out.")
         entropy = self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
         if entropy == "keyed" and SEED not in os.environ:
             raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
