@@ -41,7 +41,8 @@ POLICY: dict[str, Any] = {
     "owners": {"study": raw(OWNER.public_key())},
     "limits": {"epsilon": 30.0, "delta": 1e-5, "accountant": "rdp"},
     "allow": {
-        "systems": ["custom"], "models": ["mlp", "linear"], "least_noise_multiplier": 0.8, "largest_clip": 2.0, "most_steps": 4,
+        "systems": ["custom"],
+        "models": ["mlp", "linear", "transformer"], "least_noise_multiplier": 0.8, "largest_clip": 2.0, "most_steps": 4,
         "most_rounds": 10, "largest_sampling_rate": 0.5, "most_bytes": 1 << 21,
     },
     "tell": {"size": "exact"},

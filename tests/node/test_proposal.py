@@ -49,7 +49,8 @@ def test_a_proposal_comes_out_as_it_went_in(proposal: Proposal) -> None:
         ("options", []), ("options", {"a": []}), ("options", {"a": None}), ("options", {str(n): 1 for n in range(17)}),
         ("learning", {"part": "SGD", "rate": 0.1}), ("shape", [0]), ("shape", "1"), ("delta", 1), ("delta", 0), ("rounds", 0),
         ("rounds", 10**9), ("accountant", "gdp-clt"), ("noise", "little"), ("federation", [1]), ("events", [["{}", 1]]),
-        ("events", [['{"mechanism":"gaussian","noise_multiplier":1.0}', 0]]), ("events", [["[" * 900, 1]]), ("epsilon", "4"),
+        ("events", [['{"mechanism":"gaussian","noise_multiplier":1.0}', 0]]), ("events", [["[" * 900, 1]]), 
+        ("epsilon", "4"), ("epsilon", 0), ("epsilon", 1e7),
         ("events", [['{"mechanism":"gaussian", "noise_multiplier":1.0}', 1]]), ("more", 1),
     ],
 )  # fmt: skip

@@ -112,6 +112,16 @@ def test_a_node_joins_works_and_says_what_it_spent(node: Asked) -> None:
     assert (said["unit"], said["neighbours"], said["delta"], said["accountant"]) == ("sample", "add/remove one", 1e-5, "rdp")
 
 
+def test_figures_say_what_was_spent_of_what_is_allowed_and_what_was_refused(node: Asked) -> None:
+    node(work())
+    node.refused(b"")
+    seen = node.service.figures()
+    assert 0 < seen["epsilon spent"] < seen["epsilon allowed"] == 30.0
+    assert (seen["letters"], seen["released"], seen["releases"], seen["refused not-a-letter"]) == (3, 1, STEPS, 1)
+    assert seen["seconds"] > 0
+    assert seen["bytes"] > 4 * SIZE
+
+
 def test_a_greeting_may_be_to_everyone_and_is_answered_by_name(opened: Open) -> None:
     node = opened()
     assert node(ask("ping", to="*")).head["kind"] == "pong"
@@ -251,6 +261,10 @@ RUNS: dict[str, tuple[Any, str]] = {
     "a model by an import path": (replace(PROPOSAL, model="os:system", options=(("command", "true"),)), "model-not-allowed"),
     "options that a model does not have": (replace(PROPOSAL, options=(("name", "cnn"),)), "model-not-allowed"),
     "a model of 3 GB": (replace(PROPOSAL, options=(("hidden", 1_000_000),)), "too-large"),
+    "a model that takes hours to build": (
+        replace(PROPOSAL, model="transformer", options=(("layers", 1_000_000), ("vocabulary", 4))),
+        "model-not-allowed",
+    ),
     "another task": (replace(PROPOSAL, learning=Binary()), "other-schema"),
     "other classes": (replace(PROPOSAL, learning=MultiClass(11)), "other-schema"),
     "another shape": (replace(PROPOSAL, shape=(784,)), "other-schema"),

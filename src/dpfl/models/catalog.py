@@ -18,6 +18,7 @@ from dpfl.models.scattering import scattering_features
 from dpfl.own import Kind, is_path
 
 MOST_HIDDEN = 1_000_000
+MOST_LAYERS = 256
 
 FeatureMap = Callable[[Tensor], Tensor]
 OWN = Kind("model", nn.Module, "torch.nn.Module")
@@ -91,7 +92,7 @@ def transformer(width: int = 64, layers: int = 2, heads: int = 4, vocabulary: in
     """A small causal transformer for sequences of tokens; 77,392 parameters for 80 tokens. What is predicted: as by `gru`."""
     if _whole("width", width) % (2 * _whole("heads", heads)):
         raise DpflError(f"width must be a multiple of twice the heads, {2 * heads}, but is {width}.")
-    sizes = (("width", width), ("layers", _whole("layers", layers)), ("heads", heads))
+    sizes = (("width", width), ("layers", _whole("layers", layers, MOST_LAYERS)), ("heads", heads))
     return Model("transformer", (*sizes, *_vocabulary(vocabulary)))
 
 
@@ -204,9 +205,9 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
 _FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": scattering_features}
 
 
-def _whole(what: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_HIDDEN:
-        raise DpflError(f"{what} must be a whole number of at least 1 and at most {MOST_HIDDEN:,}, but is {value!r}.")
+def _whole(what: str, value: int, most: int = MOST_HIDDEN) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise DpflError(f"{what} must be a whole number of at least 1 and at most {most:,}, but is {value!r}.")
     return value
 
 

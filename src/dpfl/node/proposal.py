@@ -13,12 +13,12 @@ from dpfl.keys import canonical
 from dpfl.node.refusals import Bad, Reason
 from dpfl.node.wire import Form, learning_from_words, learning_to_words, listed, number, one_of, optional, refuse, text, whole
 from dpfl.privacy.budget import MOST_ROUNDS
-from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.calibrate import MOST, MOST_EPSILON
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add, decode, encode, less
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
-MOST_KINDS = 1_000
+MOST_KINDS = 128
 """Kinds of releases that one run can plan."""
 
 Planned = tuple[tuple[Event, int], ...]
@@ -137,10 +137,14 @@ def _delta(value: Any) -> float:
     return value if 0 < number(value) < 1 else refuse()
 
 
+def _epsilon(value: Any) -> float:
+    return value if 0 < number(value) <= MOST_EPSILON else refuse()
+
+
 FORMS: Mapping[str, Form] = {
     "client": whole(0, MOST_NODES), "system": text, "variant": text, "unit": text,
     "neighbours": one_of(ADD_REMOVE, REPLACE, "none"), "model": text, "options": _options, "learning": learning_from_words,
-    "shape": listed(whole(1)), "schema": text, "epsilon": optional(number), "delta": _delta,
+    "shape": listed(whole(1)), "schema": text, "epsilon": optional(_epsilon), "delta": _delta,
     "rounds": optional(whole(1, MOST_ROUNDS)), "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
     "noise": one_of("secure", "floating-point", "none"), "federation": listed(text), "events": _events,
 }  # fmt: skip

@@ -36,8 +36,9 @@ from dpfl.node.refusals import SENTENCES, Bad, Reason
 from dpfl.node.statement import statement
 from dpfl.node.task import Reply, Task, cost
 from dpfl.node.workplace import model_of, shares_of, workplace
-from dpfl.privacy import Ledger
+from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import encode
+from dpfl.privacy.ledgers import ledger_path
 from dpfl.privacy.limit import Share
 
 COMMON = ("kind", "run", "to", "order")
@@ -218,8 +219,6 @@ class Service:
         self._orders.keep(order, answer)
         if order.event is not None:
             self._orders.see(node.ledger(task.client).tail)
-        self.counts[outcome] += 1
-        self.counts["releases"] += order.count
         self._tell(outcome, order, answer, time.monotonic() - start)
         return answer
 
@@ -236,6 +235,8 @@ class Service:
             return self._letter(head, order.letter, words), str(reason)
 
     def _tell(self, outcome: str, order: Order, answer: bytes, seconds: float) -> None:
+        counted = {outcome: 1, "releases": order.count, "seconds": seconds, "bytes": len(answer)}
+        self.counts.update(counted)  # type: ignore[arg-type]
         spent = {"release": encode(order.event), "count": order.count} if order.event is not None else {}
         told = {"run": order.run, "order": order.name, **spent, "bytes": len(answer), "seconds": round(seconds, 3)}
         self._journal.write(outcome, **told)
@@ -253,6 +254,13 @@ class Service:
         needed = 2 * sum(array.nbytes for array in arrays.values()) + ROOM
         if shutil.disk_usage(self.charter.folder).free < needed:
             raise Bad(Reason.NO_ROOM)
+
+    def figures(self) -> dict[str, float]:
+        """For whoever watches, from any thread: epsilon spent and allowed, and what happened since the start."""
+        limit, path = self.charter.limit, ledger_path(self.charter.ledgers, self.charter.name)
+        with closing(Ledger.read(path)) as ledger:
+            spent = accountant(limit.accountant).epsilon(ledger.spent(), limit.delta)
+        return {"epsilon spent": spent, "epsilon allowed": limit.epsilon, "delta": limit.delta, **self.counts}
 
     def _ledger(self) -> Ledger:
         return open_ledger(self.charter, self.held, self._orders.seen)
