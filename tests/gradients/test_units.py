@@ -103,15 +103,19 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("small", [0, 1 << 30])
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(name: str) -> None:
+def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(monkeypatch: pytest.MonkeyPatch, name: str, small: int) -> None:
+    """The rows of a unit filled up before the model, or layer by layer."""
+    monkeypatch.setattr(clipped, "_SMALL", small)
     make, shape = LAYERS[name]
     found = check(make(), *batch(ROWS, *shape))
     assert isinstance(found._pass, RowPass if name == "no rule" else LayerPass)
 
 
 @pytest.mark.parametrize("inner", [nn.GRU, nn.LSTM, nn.RNN, "attention", nn.Identity])
-def test_sequences_and_words(inner: object) -> None:
+def test_sequences_and_words(monkeypatch: pytest.MonkeyPatch, inner: object) -> None:
+    monkeypatch.setattr(clipped, "_SMALL", 0)
     made = nn.MultiheadAttention(6, 2, batch_first=True) if inner == "attention" else inner(6, 6, batch_first=True)  # type: ignore[operator]
     x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
     assert isinstance(check(Words(made), x, y)._pass, LayerPass)
@@ -121,6 +125,7 @@ def test_sequences_and_words(inner: object) -> None:
 @pytest.mark.parametrize("words", [0, 1 << 30])
 def test_written_out_or_compared(monkeypatch: pytest.MonkeyPatch, small: int, words: int) -> None:
     monkeypatch.setattr(rules, "_SMALL", small)
+    monkeypatch.setattr(clipped, "_SMALL", 0)
     monkeypatch.setattr(rules, "_MOST_WORDS", words)
     x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
     check(Words(nn.Identity()), x, y)
@@ -176,10 +181,14 @@ def test_a_row_by_itself_is_a_unit_to_the_last_bit() -> None:
     assert torch.equal(computed(x, y, clip(0.1), torch.arange(ROWS)).total, computed(x, y, clip(0.1)).total)
 
 
+@pytest.mark.parametrize("small", [0, 1 << 30])
 @pytest.mark.parametrize("chunk", [2, 100])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["mlp", "convolution", "no rule"])
-def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(name: str, bad: float, chunk: int) -> None:
+def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(
+    monkeypatch: pytest.MonkeyPatch, name: str, bad: float, chunk: int, small: int
+) -> None:
+    monkeypatch.setattr(clipped, "_SMALL", small)
     make, shape = LAYERS[name]
     module, (x, y) = make(), batch(ROWS, *shape)
     rows = one_by_one(module, x, y)

@@ -27,6 +27,9 @@ _log = logging.getLogger("dpfl")
 # How many numbers of written-out gradients may be held at a time.
 _ROWS_BLOCK = 1 << 26
 
+# Gradients of all units of a chunk, in numbers, up to which a model is small: what is padded then costs less than to pad.
+_SMALL = 1 << 18
+
 _NOT_FINITE = "The model's weights are not finite; lower the learning rate."
 
 T = TypeVar("T")
@@ -124,6 +127,9 @@ class ClippedGradients:
                 units = left[: chunk_of(sizes[left], most, self._row_chunk)]
                 spread = Spread(np.repeat(np.arange(len(units)), sizes[units]), sizes[units], self._row_chunk)
                 rows = torch.from_numpy((sizes.cumsum() - sizes)[units][spread.group] + spread.places_within)
+            if not spread.even and len(spread) * self.model.layout.trainable <= _SMALL:
+                filled, spread = spread.evened()
+                rows = filled if isinstance(rows, slice) else rows[filled]
             try:
                 found = part(x[rows], y[rows], spread=spread) if spread.most <= self._row_chunk else alone(x[rows], y[rows])
             except Unsupported as reason:

@@ -18,7 +18,7 @@ from dpfl.gradients.products import SampleGradient, squares_of
 
 Array = np.ndarray[Any, Any]
 
-_PADDING = 2
+_PADDING = 3
 """A chunk may be padded to this many times its rows."""
 
 
@@ -32,6 +32,8 @@ class Spread:
     group: Array
     sizes: Array
     block: int
+    weights: Tensor | None = None
+    """Of the rows, where some stand for none."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -52,6 +54,8 @@ class Spread:
     @cached_property
     def shares(self) -> Tensor:
         """1 / n for each row of a unit of n."""
+        if self.weights is not None:
+            return self.weights
         return torch.from_numpy((1 / self.sizes).astype(np.float32)[self.group])
 
     @cached_property
@@ -70,19 +74,26 @@ class Spread:
         within = np.minimum(place, self.sizes[:, None] - 1) + (self.ends - self.sizes)[:, None]
         return torch.from_numpy(within.ravel()), torch.from_numpy((place < self.sizes[:, None]).astype(np.float32).ravel())
 
+    def evened(self) -> tuple[Tensor, Spread]:
+        """Rows for units of one size, the last of a unit standing for those that it lacks, without weight; a small model sees
+        them sooner than each of its layers is padded."""
+        rows, kept = self._filled
+        weights = self.shares[rows] * kept
+        return rows, Spread(np.repeat(np.arange(len(self)), self.most), np.full(len(self), self.most), self.block, weights)
+
     @property
-    def _even(self) -> bool:
+    def even(self) -> bool:
         return len(self) * self.most == len(self.group)
 
     def filled(self, values: Tensor) -> Tensor:
         """Rows (rows, ...) as (units, largest, ...); where a unit has fewer, its last row again."""
-        full = values if self._even else values.index_select(0, self._filled[0])
+        full = values if self.even else values.index_select(0, self._filled[0])
         return full.reshape(len(self), self.most, *values.shape[1:])
 
     def padded(self, values: Tensor) -> Tensor:
         """The same, with zeros where a unit has fewer rows."""
         full = self.filled(values)
-        return full if self._even else full.mul_(self._filled[1].view(len(self), self.most, *[1] * (values.dim() - 1)))
+        return full if self.even else full.mul_(self._filled[1].view(len(self), self.most, *[1] * (values.dim() - 1)))
 
     def sums(self, rows: Tensor) -> Tensor:
         """The sum (units, n) of the rows of each unit."""
@@ -91,7 +102,8 @@ class Spread:
     def one(self, unit: int) -> tuple[slice, Spread]:
         """A unit by itself: its rows."""
         rows = slice(int(self.ends[unit] - self.sizes[unit]), int(self.ends[unit]))
-        return rows, Spread(self.group[rows] - unit, self.sizes[unit : unit + 1], self.block)
+        weights = None if self.weights is None else self.weights[rows]
+        return rows, Spread(self.group[rows] - unit, self.sizes[unit : unit + 1], self.block, weights)
 
     def _blocks(self) -> list[slice]:
         """Units, some at a time, with no more rows than may be written out, or one unit."""
