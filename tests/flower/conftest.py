@@ -52,16 +52,12 @@ class Echo:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return int(soon(children.read_text).split()[0])
 
-    def stop(self) -> int:
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(20)
-
 
 class Federation:
     def __init__(self, folder: Path) -> None:
         self.folder, self.keys = folder, server_keys(folder / "keys")
         self.link = superlink(folder / "link", "127.0.0.1", free_port(), self.keys)
+        self.got: dict[str, Delivery] = {}
         self.nodes = [Echo(folder / name, self.link, self.keys) for name in NODES]
         self.link.launch()
 
@@ -86,11 +82,10 @@ class Federation:
 
     def answered(self, ticket: str, seconds: float = 30.0) -> Delivery:
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            for delivery in self.post.receive(1.0):
-                if delivery.ticket == ticket:
-                    return delivery
-        raise AssertionError(f"no answer within {seconds} s")
+        while ticket not in self.got:
+            assert time.monotonic() < until, f"no answer within {seconds} s"
+            self.got |= {delivery.ticket: delivery for delivery in self.post.receive(1.0)}
+        return self.got.pop(ticket)
 
 
 @pytest.fixture(scope="session")

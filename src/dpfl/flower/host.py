@@ -22,6 +22,8 @@ from dpfl.flower.processes import Child
 FIRST_NAP, LAST_NAP = 0.02, 0.2
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
 SETTLED_SECONDS = 30.0
+LINGER_SECONDS = 3.0
+"""After an answer, for its way out: what a SuperLink has not handed over when a node leaves, it never does."""
 
 Say = Callable[[str, str], None]
 
@@ -30,14 +32,16 @@ def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Sa
     """`say` is told in a word what happened to the SuperNode, and its last words."""
     executor = Executor(node.address, node.secret, answer, most)
     try:
-        _serve(node, executor, stop, say)
+        last = _serve(node, executor, stop, say)
+        time.sleep(max(0.0, last + LINGER_SECONDS - time.monotonic()))
     finally:
         node.stop()
         executor.close()
 
 
-def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> None:
-    pause, nap, started = FIRST_PAUSE, FIRST_NAP, time.monotonic()
+def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> float:
+    """Returns when the last letter was answered."""
+    pause, nap, started, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
     node.launch()
     say("started", "")
     while not stop.is_set():
@@ -45,12 +49,16 @@ def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> 
             pause = FIRST_PAUSE if time.monotonic() - started > SETTLED_SECONDS else min(LAST_PAUSE, 2 * pause)
             say("ended", node.words())
             if stop.wait(pause):
-                return
+                break
             started = time.monotonic()
             node.launch()
             say("started", "")
         try:
-            nap = FIRST_NAP if executor.step() else min(LAST_NAP, nap * 1.2)
+            if executor.step():
+                nap, last = FIRST_NAP, time.monotonic()
+            else:
+                nap = min(LAST_NAP, nap * 1.2)
         except (httpx.HTTPError, Unread):
             nap = LAST_NAP
         stop.wait(nap)
+    return last

@@ -7,6 +7,7 @@ lost.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import threading
 import time
@@ -50,6 +51,7 @@ clientapp = "nothing:app"
 """
 LIFE_SECONDS = 24 * 3600.0
 HEARTBEAT_SECONDS = 10.0
+CHECK_SECONDS = 2.0
 FIRST_NAP, LAST_NAP = 0.02, 0.2
 
 T = TypeVar("T")
@@ -64,8 +66,9 @@ class FlowerPost:
         self._client = messages.runtime(f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority))
         self._run = 0
         self._waiting: dict[str, tuple[str, bytes]] = {}
-        self._sent: dict[str, tuple[str, str]] = {}
+        self._sent: dict[str, tuple[str, str, float]] = {}
         self._come: list[Delivery] = []
+        self._checked = time.monotonic()
         self._closed = threading.Event()
         try:
             self._open()
@@ -92,6 +95,7 @@ class FlowerPost:
         while True:
             self._push()
             self._pull()
+            self._give_up()
             come, self._come = self._come, []
             if come or time.monotonic() >= until:
                 return come
@@ -117,14 +121,14 @@ class FlowerPost:
         for ticket, (address, letter) in list(self._waiting.items()):
             message = messages.instruction(letter, int(address), SUPERLINK_NODE_ID, self._run, LIFE_SECONDS)
             try:
-                name = self._asked(lambda: messages.push(self._client, message, SUPERLINK_NODE_ID))  # noqa: B023
+                name = self._tried(lambda: messages.push(self._client, message, SUPERLINK_NODE_ID))  # noqa: B023
             except Unread:
                 name = ""
             if name is None:
                 return
             del self._waiting[ticket]
             if name:
-                self._sent[name] = (ticket, address)
+                self._sent[name] = (ticket, address, time.time())
             else:
                 self._come.append(Delivery(address, ticket, None))
 
@@ -134,9 +138,21 @@ class FlowerPost:
         request = PullAppMessagesRequest(message_ids=list(self._sent))
         answer = self._asked(lambda: self._client.PullMessages(request))
         for message, tree in zip(answer.messages_list, answer.message_object_trees, strict=True) if answer is not None else ():
-            ticket, address = self._sent.pop(message.metadata.reply_to_message_id, ("", ""))
+            ticket, address, _ = self._sent.pop(message.metadata.reply_to_message_id, ("", "", 0.0))
             if ticket:
                 self._come.append(Delivery(address, ticket, self._letter(tree)))
+
+    def _give_up(self) -> None:
+        """What a node got before it was started again is lost with it, and Flower says so only if it is asked in between."""
+        if not self._sent or time.monotonic() < self._checked + CHECK_SECONDS:
+            return
+        self._checked = time.monotonic()
+        answer = self._asked(lambda: self._client.GetNodes(GetNodesRequest()))
+        since = {str(node.node_id): _seconds(node.last_activated_at) for node in answer.nodes} if answer is not None else {}
+        for name, (ticket, address, at) in list(self._sent.items()):
+            if since.get(address, 0.0) > at:
+                del self._sent[name]
+                self._come.append(Delivery(address, ticket, None))
 
     def _letter(self, tree: ObjectTree) -> bytes | None:
         """None where Flower says that it was lost, or it got lost just now."""
@@ -147,15 +163,23 @@ class FlowerPost:
             return None
 
     def _asked(self, call: Callable[[], T]) -> T | None:
-        """None where the SuperLink is away, or has given our run up."""
+        try:
+            return self._tried(call)
+        except Unread:
+            return None
+
+    def _tried(self, call: Callable[[], T]) -> T | None:
+        """None where the SuperLink is away, or has given our run up; raises where it will not have this."""
         try:
             return call()
         except httpx.HTTPStatusError as error:
             if error.response.status_code in (401, 403) and not self._closed.is_set():
-                self._come += [Delivery(address, ticket, None) for ticket, address in self._sent.values()]
+                self._come += [Delivery(address, ticket, None) for ticket, address, _ in self._sent.values()]
                 self._sent.clear()
-                with suppress(httpx.HTTPError):
+                with suppress(httpx.HTTPError, Unread):
                     self._open()
+            elif error.response.status_code < 500:
+                raise Unread from error
             return None
         except httpx.TransportError:
             return None
@@ -164,6 +188,10 @@ class FlowerPost:
         while not self._closed.wait(HEARTBEAT_SECONDS):
             with suppress(httpx.HTTPError, Unread):
                 self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+
+
+def _seconds(moment: str) -> float:
+    return datetime.datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 
 def _wrapper() -> bytes:

@@ -37,7 +37,7 @@ def text(figures: Sequence[Figure]) -> str:
     for figure in figures:
         lines += [f"# HELP {figure.name} {figure.meaning}", f"# TYPE {figure.name} {figure.kind}"]
         for label, value in figure.values.items():
-            lines.append(f"{figure.name}{'{' + label + '}' if label else ''} {value:.10g}")
+            lines.append(f"{figure.name}{'{' + label + '}' if label else ''} {value}")
     return "\n".join(lines) + "\n"
 
 

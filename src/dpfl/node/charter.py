@@ -40,6 +40,8 @@ class Server(_Section):
     address: str = "127.0.0.1:9092"
     ca: str = "ca.crt"
     key: str = "carrier.key"
+    watch: int = Field(default=0, ge=0, le=65535)
+    """A port of this machine for /health and /metrics; 0 is none."""
 
 
 class Split(_Section):

@@ -265,6 +265,10 @@ class Service:
     def _ledger(self) -> Ledger:
         return open_ledger(self.charter, self.held, self._orders.seen)
 
+    def note(self, event: str, **words: Any) -> None:
+        """In the node's log, of what carries its letters."""
+        self._journal.write(event, **words)
+
     def close(self) -> None:
         """Once, however often it is asked."""
         if self._lock.closed:
