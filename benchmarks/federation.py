@@ -3,7 +3,7 @@
     python -m benchmarks.federation [--nodes 3 10] [--bytes 100000 1000000 10000000 100000000] [--rounds 5] [--only ours flower]
 
 Nodes send back what they get. Both have TLS, node authentication and state in sqlite. Flower's: `grid.send_and_receive` in a
-server app and a client app in its own executor. A round is from the first byte to the last answer; the first round is not counted.
+server app and a client app in its own executor. A round is from the first byte to the last answer; the first is not counted.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Started:
         self.policy = new_node(folder, server=server)
         register(federation.link.address, federation.keys.authority, node_key(folder / "carrier.key"), "b")
         before = set(federation.post.nodes())
-        command = [sys.executable, "-c", "import sys; from dpfl.flower.daemon import run; run(sys.argv[1])", str(self.policy)]
+        command = [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
         with (folder / "out").open("wb") as out:
             self.process = subprocess.Popen(command, env={**os.environ, **named()}, stdout=out, stderr=out)
         self.address = soon(lambda: set(federation.post.nodes()) - before).pop()

@@ -1,4 +1,4 @@
-"""`dpfl node`: a folder for a node, whether it is in order, and what it spent."""
+"""`dpfl node`: a folder for a node, whether it is in order, the node at work, and what it spent."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ task = "binary"
 address = {server}
 ca = "ca.crt"                    # the server's own authority, from its folder
 key = "carrier.key"              # Flower lets the node in by it
+# watch = 9100                   # a port of this machine with /health and Prometheus' /metrics
 
 [owners]                         # who may ask: the public keys of those whose orders count
 study = {owner}
@@ -101,6 +102,14 @@ def init(
     print(f"Edit {policy}, then: dpfl node check {policy}")
     print("The server's experiment needs this line in [server.nodes]:")
     print(f'{name} = "{line}"')
+
+
+@app.command()
+def run(policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")]) -> None:
+    """Answer letters, until it is told to stop (Ctrl-C, SIGTERM): the one at hand is answered first."""
+    from dpfl.flower import daemon
+
+    daemon.run(policy)
 
 
 @app.command()
