@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tomli_w
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from torch import nn
 
-from dpfl.engines.post import Delivery
 from dpfl.keys import load_private, new_key, raw
 from dpfl.node import letters, wire
 from dpfl.node.optimisers import SGD
@@ -74,6 +74,11 @@ def write_policy(folder: Path, **changes: Any) -> Path:
     return path
 
 
+def own_net(hidden: int) -> nn.Module:
+    """A model that an owner brings."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, hidden), nn.Tanh(), nn.Linear(hidden, 10))
+
+
 def vector(seed: int = 0) -> np.ndarray:
     return (0.05 * np.random.default_rng(seed).standard_normal(SIZE)).astype(np.float32)
 
@@ -130,31 +135,3 @@ class Asked:
 
     def log(self) -> str:
         return (self.folder / "node.log").read_text()
-
-
-@dataclass
-class Loopback:
-    """A post whose nodes are in this process: a letter is answered as it is sent."""
-
-    services: Mapping[str, Service]
-    lost: set[str] = field(default_factory=set)
-    """Addresses whose letters are lost on the way."""
-    _waiting: list[Delivery] = field(default_factory=list)
-    _sent: int = 0
-
-    def nodes(self) -> Sequence[str]:
-        return list(self.services)
-
-    def send(self, address: str, letter: bytes) -> str:
-        self._sent += 1
-        answer = None if address in self.lost else self.services[address].answer(letter)
-        self._waiting.append(Delivery(address, str(self._sent), answer))
-        return str(self._sent)
-
-    def receive(self, seconds: float) -> list[Delivery]:
-        found, self._waiting = self._waiting, []
-        return found
-
-    def close(self) -> None:
-        for service in self.services.values():
-            service.close()

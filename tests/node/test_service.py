@@ -381,6 +381,29 @@ def test_arrays_that_are_not_a_model_s_are_refused(node: Asked, arrays: dict[str
     unmoved(node, work(arrays=arrays), "bad-arrays")
 
 
+@pytest.mark.parametrize(("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")])
+def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(opened: Open, size: Any, reason: str) -> None:
+    upload = Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+    node = opened(tell={"size": size})
+    node(join(replace(PROPOSAL, events=((upload.event(1), 5),))))
+    task = replace(TASK, samples=Release(FixedSize(SAMPLES + 1), Flat(1.0)), upload=upload)
+    unmoved(node, work(task), reason)
+    fits = replace(task, samples=Release(FixedSize(6), Flat(1.0)))
+    if size == "exact":
+        assert node(work(fits)).head["kind"] == "reply"
+    else:
+        unmoved(node, work(fits), reason)
+
+
+def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> None:
+    path = "tests.node.loopback:own_net"
+    node = opened(allow={"own_models": {path: {"hidden": 3}}})
+    unmoved(node, join(replace(PROPOSAL, model=path, options=(("hidden", 4),))), "model-not-allowed")
+    unmoved(node, join(replace(PROPOSAL, model="tests.node.loopback:vector", options=())), "model-not-allowed")
+    assert node(join(replace(PROPOSAL, model=path, options=(("hidden", 3),)))).head["kind"] == "joined"
+    assert node(work(model=np.zeros(785 * 3 + 40, np.float32))).head["kind"] == "reply"
+
+
 def test_another_optimiser_costs_the_same_and_is_done(node: Asked) -> None:
     assert node(work(replace(TASK, local=Local(Adam(0.1))))).head["kind"] == "reply"
 

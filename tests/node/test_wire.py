@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -276,3 +278,9 @@ def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Reason)
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in wire.REASONS.values())
+
+
+def test_the_documentation_lists_every_reason() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
+    table = re.findall(r"^\| `([a-z-]+)` \| ([A-Z].*\.) \|$", text, re.MULTILINE)
+    assert dict(table) == wire.REASONS

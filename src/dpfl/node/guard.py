@@ -51,6 +51,7 @@ class Guard:
     def check_task(self, task: Task, proposal: Proposal, layout: Layout, size: int) -> None:
         try:
             first(self._task(task, proposal, layout))
+            first(self._batches(task, size))
             for release in _own(task):
                 first(self._release(release, size))
             if task.survey:
@@ -107,12 +108,16 @@ class Guard:
             return one if task.upload.protects == "sample" else "client"
         return one if task.samples and task.samples.private else ""
 
+    def _batches(self, task: Task, size: int) -> Broken:
+        """A batch that cannot be drawn would say how many units there are, and a fixed size costs by how many there are."""
+        fixed = task.samples is not None and task.survey is None and isinstance(task.samples.sampling, FixedSize)
+        yield fixed and self.charter.tell.size != "exact", Reason.SIZE_NOT_EXACT
+        yield fixed and task.samples and task.samples.sampling.least > size, Reason.RATE_TOO_HIGH
+
     def _release(self, release: Release, size: int) -> Broken:
         allow, tell = self.charter.allow, self.charter.tell
         yield release.neighbours != self.charter.limits.neighbours, Reason.OTHER_UNIT
         yield type(release.sampling) not in DRAWN or release.whole_run, Reason.UNCOVERED
-        yield type(release.sampling) is FixedSize and tell.size != "exact", Reason.SIZE_NOT_EXACT
-        yield type(release.sampling) is FixedSize and release.sampling.least > size, Reason.RATE_TOO_HIGH
         yield tell.secure and not release.secure, Reason.NOT_SECURE
         yield release.multiplier < allow.least_noise_multiplier, Reason.TOO_LITTLE_NOISE
         yield release.clip.level > allow.largest_clip, Reason.CLIP_TOO_LARGE
