@@ -24,7 +24,7 @@ from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.row_pass import RowPass
 from dpfl.models import FlatModel
-from dpfl.run.folder import Row
+from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 
 VOCABULARY, PLACES, COUNT = 11, 6, 7
