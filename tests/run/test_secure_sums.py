@@ -38,10 +38,13 @@ from dpfl.node.task import Reply, Summed, Task
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Ledger, Limit
 from dpfl.privacy.shared_noise import Shared
-from tests.conftest import MODEL, small_federation, small_source
+from tests.cli.test_app import dpfl as command
+from tests.cli.test_app import refused
+from tests.conftest import MODEL, StopsAfter, small_federation, small_source
 
 Train = Callable[..., dpfl.Result]
 ONE_STEP = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
+SMALL_SETTINGS = ("model.name=mlp", "budget.rounds=2", "budget.epsilon=20", "data.partition=iid", "engine.workers=1")
 ALL_NOISE = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1e4, clip=1e-3, rate=1.0)
 
 
@@ -227,3 +230,37 @@ def test_a_planned_schedule_shares_the_noise_of_every_round(train: Train, ten: F
     assert events(shared.folder) == events(alone.folder) * 10
     assert len(events(alone.folder)[0]) == 3
     assert not shared.lost
+
+
+def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, ten: Federation):
+    options = {"rounds": 4, "aggregation": "secure", "survivors": 8, "colluders": 1}
+    whole = train(ten, ONE_STEP, out="whole", **options)
+    with pytest.raises(KeyboardInterrupt):
+        train(ten, ONE_STEP, progress=StopsAfter(2), **options)
+    resumed = train(ten, ONE_STEP, resume=True, **options)
+    assert resumed.model_sha256 == whole.model_sha256
+    assert events(resumed.folder) == events(whole.folder)
+    with pytest.raises(DpflError, match="The experiment differs"):
+        train(ten, ONE_STEP, resume=True, **{**options, "colluders": 0})
+
+
+def test_from_an_experiment_to_a_verified_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """With real entropy, where noise that no grid holds would be refused; at client level, where Haar noise is."""
+    key, secure = str(tmp_path / "key.pem"), ("privacy.aggregation=secure", "privacy.survivors=8", "privacy.colluders=1")
+    assert command(capsys, "key", "new", key)[0] == 0
+    for name, system in {
+        "steps": ("algorithm.name=fedavg-dp",),
+        "clients": ("algorithm.name=dp-fedavg-wav", "algorithm.tau=1"),
+    }.items():
+        run = str(tmp_path / name)
+        asked = (*SMALL_SETTINGS, "data.clients=10", "engine.masks=true", "privacy.entropy=system", *secure, *system)
+        code, out, err = command(capsys, "run", *[word for setting in asked for word in ("--set", setting)], "--out", run)
+        assert code == 0, err
+        assert "up to 1 clients together" in " ".join(out.split())
+        assert command(capsys, "certify", run, "--key", key)[0] == 0
+        code, out, err = command(capsys, "verify", f"{run}/certificate.json", "--key", key + ".pub")
+        assert code == 0, out + err
+
+
+def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.CaptureFixture[str]):
+    assert "are for secure sums" in refused(capsys, "run", "--set", "privacy.survivors=3")

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.data import Dataset, Federation
+from dpfl.data import Federation
 from dpfl.data.held_out import held_out
 from dpfl.data.names import client_names
 from dpfl.data.schema import Schema
-from dpfl.engines import Engine, local_engine, one_thread
+from dpfl.engines import Engine, local_engine
 from dpfl.errors import DpflError
-from dpfl.models import Buildable, FlatModel, feature_map, refuse_batch_statistics
+from dpfl.models import Buildable, FlatModel, refuse_batch_statistics
 from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
@@ -38,6 +38,7 @@ from dpfl.privacy.ledgers import Ledgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.beforehand import Beforehand, look, owners
+from dpfl.run.features import with_features
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
@@ -204,32 +205,6 @@ def of_rows(unit: str, federation: Federation) -> tuple[str, ...]:
     if federation.train.schema is None:
         return ()
     return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
-
-
-def with_features(model: Buildable, federation: Federation) -> Federation:
-    """Every sample replaced, once, by the fixed features that the model is trained on: a function of that sample alone, so that
-    neighbours stay neighbours and no guarantee changes."""
-    with one_thread():  # small pieces of work, which a second thread would only wait for; and sums that it could change
-        features = feature_map(model, federation.shape)
-        if features is None:
-            return federation
-        train, test = federation.train, federation.test
-        key = (model.name, model.options, train.sha256, test.sha256 if test else "")
-        if key not in _FEATURES:
-            _FEATURES.clear()
-            _FEATURES[key] = tuple(replace(one, x=_finite(features(one.x))) if one else None for one in (train, test))
-    made, measured = _FEATURES[key]
-    assert made is not None
-    return replace(federation, train=made, test=measured)
-
-
-def _finite(features: torch.Tensor) -> torch.Tensor:
-    """A sample too large for its features counts as nothing: that it is there must not end a run."""
-    return features.nan_to_num(0.0, 0.0, 0.0)
-
-
-_FEATURES: dict[tuple[object, ...], tuple[Dataset | None, ...]] = {}
-"""Those that were made last, for runs one after another on the same data."""
 
 
 def _everyone(federation: Federation, kept: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
