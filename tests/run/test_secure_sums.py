@@ -32,11 +32,13 @@ from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.build import built
-from dpfl.node.node import Node
+from dpfl.node.node import Node, Site
+from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
-from dpfl.node.task import Reply, Summed, Task
+from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.planning.planner import with_planned_rate
-from dpfl.privacy import Budget, Ledger, Limit
+from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release
+from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.shared_noise import Shared
 from tests.cli.test_app import dpfl as command
 from tests.cli.test_app import refused
@@ -264,3 +266,21 @@ def test_from_an_experiment_to_a_verified_certificate(capsys: pytest.CaptureFixt
 
 def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.CaptureFixture[str]):
     assert "are for secure sums" in refused(capsys, "run", "--set", "privacy.survivors=3")
+
+
+def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten: Federation):
+    """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update does not cover."""
+    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), sums=Shared(8))
+    task = Task(0, 0, 3, Local(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), summed=Summed(1.0, 1e-3, 10))
+    assert Policy(sums=True).refusal(task) == ""
+    site = Site("run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0))
+    node = Node(site)
+    sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
+    node.close()
+    assert sent is not None
+    assert 0.9e-3 < np.linalg.norm(clients.whole_sum(1e-3, 10).total(sent)) < 1.01e-3
+
+
+def test_cohorts_are_not_drawn_for_steps_in_a_secure_sum():
+    with pytest.raises(DpflError, match="all clients take part"):
+        replace(ONE_STEP, clients=Release(FixedCohort(3))).summed(Shared(8))

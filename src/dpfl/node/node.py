@@ -168,7 +168,7 @@ class Node:
         """
         assert task.summed is not None
         generator, layout = partial(_keyed, randomness, task), self.model.layout
-        if task.samples:
+        if release is task.samples:
             with self._training(vector, generator):
                 total = clipped_batch(self._clipped(release), self._held(task.client), release, generator)
         elif generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients:

@@ -95,7 +95,8 @@ TASKS: tuple[Objection, ...] = (
     ),
     (
         lambda own, task: (
-            task.summing and (not task.summed or task.raw or task.slope or task.upload or (task.samples and task.steps != 1))
+            task.summing
+            and (not task.summed or task.raw or task.slope or task.upload or (task.summing is task.samples and task.steps != 1))
         ),
         "a secure sum of anything but one step on samples, or of one clipped update",
         Reason.UNCOVERED,

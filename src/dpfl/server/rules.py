@@ -190,6 +190,10 @@ SUMS: tuple[Rule, ...] = (
         "that, for which there is no proof: set algorithm.tau = 1 (a system that chooses tau itself cannot).",
     ),
     (
+        lambda a: a.sums and a.scale == "step" and a.clients.sampling != All(),
+        "In a secure sum of steps all clients take part; leave the cohort out.",
+    ),
+    (
         lambda a: a.sums and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, PlannedSGD)),
         "In a secure sum the server sees the sum of all gradients only, so clients take a plain step: set optimiser = 'sgd'.",
     ),
