@@ -9,6 +9,7 @@ import pytest
 from dpfl import algorithms
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
+from dpfl.privacy import FixedSize
 from tests.loopback import federation
 
 DOCS = Path(__file__).parents[2] / "docs" / "deployment.md"
@@ -52,6 +53,8 @@ def needs(name: str) -> str:
         said.append('`limits.unit = "client"`')
     if made.own_accounts and made.release and made.release.neighbours != "add/remove one":
         said.append(f'`limits.neighbours = "{made.release.neighbours}"`')
+    if made.own_accounts and made.samples and isinstance(made.samples.sampling, FixedSize):
+        said.append('`tell.size = "exact"`: its batches have a fixed size')
     if made.own_accounts:
         try:
             made.with_noise(1.0).secured()
