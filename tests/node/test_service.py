@@ -4,6 +4,8 @@ and nothing is released, debited or planned for it."""
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
-from dpfl.node import wire
+from dpfl.node import letters, wire
 from dpfl.node.held import schema_digest
 from dpfl.node.optimisers import Adam
 from dpfl.node.service import Service
@@ -34,6 +36,7 @@ from dpfl.privacy.secure_noise import SecureGaussian
 from dpfl.tasks import Binary, MultiClass
 from tests.node.loopback import (
     EVENT,
+    OWNER,
     PROPOSAL,
     RELEASE,
     ROUNDS,
@@ -185,6 +188,18 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     measured = node(work(round_of(ROUNDS, steps=0, survey=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
     assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
+
+
+def test_replies_leave_at_whole_multiples_of_a_time(opened: Open) -> None:
+    node = opened(tell={"every": 0.5})
+    node(join())
+    took = []
+    for number in range(2):
+        start = time.monotonic()
+        node(work(round_of(number)))
+        took.append(time.monotonic() - start)
+    assert all(seconds % 0.5 > 0.45 or seconds % 0.5 < 0.2 for seconds in took)
+    assert min(took) >= 0.5
 
 
 # What a lying server may ask
@@ -406,6 +421,62 @@ def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> Non
 
 def test_another_optimiser_costs_the_same_and_is_done(node: Asked) -> None:
     assert node(work(replace(TASK, local=Local(Adam(0.1))))).head["kind"] == "reply"
+
+
+ODD = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    7,
+    10**9,
+    10**30,
+    -0.5,
+    0.0,
+    1e-9,
+    0.3,
+    1e20,
+    1e31,
+    "",
+    "x",
+    "Gaussian",
+    "Poisson",
+    "All",
+    [],
+    {},
+    [1],
+)
+
+
+def changed(words: Any, rng: random.Random) -> Any:
+    """With one value, somewhere, another; or one that is lost, or one that is there too much."""
+    if not isinstance(words, dict) or not words or rng.random() < 0.2:
+        return rng.choice(ODD)
+    name = rng.choice(sorted(words))
+    if (draw := rng.random()) < 0.05:
+        return {key: value for key, value in words.items() if key != name}
+    return words | ({f"{name}_": 1} if draw < 0.1 else {name: changed(words[name], rng)})
+
+
+def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: Asked) -> None:
+    rng, released, reasons = random.Random(0), 0, set()
+    for number in range(400):
+        task = round_of(rng.randrange(ROUNDS), steps=1)
+        head = {"kind": "work", "run": RUN, "to": "b", "order": wire.order_of(task), "task": wire.task_to_words(task)}
+        if number % 4 == 3:
+            head = {"kind": "join", "run": f"run{number}", "to": "b", "order": "join", "proposal": PROPOSAL.to_words()}
+        try:
+            letter = letters.write(changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER)
+        except (letters.Bad, TypeError):
+            continue
+        answer = node(letter)
+        released += answer.head["kind"] == "reply"
+        reasons.add(answer.head.get("reason", answer.head["kind"]))
+    assert sum(node.spent().values()) >= released > 0
+    assert set(node.spent()) == {EVENT}
+    assert not reasons & {"failed", "ledger"}, "all of it was seen at the border"
+    assert len(reasons) > 10
 
 
 # What goes wrong at the node

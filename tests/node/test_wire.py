@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,7 +25,7 @@ from dpfl.node import wire
 from dpfl.node.objectives import CrossEntropy
 from dpfl.node.optimisers import SGD
 from dpfl.node.refusals import SENTENCES, Bad, Reason
-from dpfl.node.task import Local, Reply, Task
+from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
@@ -278,6 +278,19 @@ def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Reason)
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in wire.REASONS.values())
+
+
+STAYS = {"NoClip": {"level"}, "Release": {"sums"}, "Upload": {"sums"}, "Task": {"summed"}}
+"""What has one value over a wire: no bound, and no secure sum, which nodes do not take part in."""
+
+
+def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
+    for name, (kind, forms) in wire.KNOWN.items():
+        assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
+    with pytest.raises(Bad):
+        wire.task_to_words(replace(TASK, summed=Summed(1.0, 1.0, 3)))
+    with pytest.raises(Bad):
+        wire.task_from_words(changed(("summed",), None))
 
 
 def test_the_documentation_lists_every_reason() -> None:

@@ -65,6 +65,7 @@ size = {{ rounded = 100 }}         # how many samples: "exact", rounded up, or {
 trusted = false                  # clipped updates without noise, to a server that adds it
 bare = false                     # updates without any noise
 secure = true                    # noise on a grid, from a stream cipher
+every = 0.0                      # seconds: replies leave at whole multiples of it, so that time tells less
 """
 
 

@@ -96,6 +96,8 @@ class Tell(_Section):
     trusted: bool = False
     bare: bool = False
     secure: bool = True
+    every: float = Field(default=0.0, ge=0, le=3600)
+    """Replies leave at whole multiples of so many seconds after their order came: how long it took says less then."""
     entropy: Literal["system", "keyed"] = "system"
 
 

@@ -220,6 +220,8 @@ class Service:
         if order.event is not None:
             self._orders.see(node.ledger(task.client).tail)
         self._tell(outcome, order, answer, time.monotonic() - start)
+        if every := self.charter.tell.every:
+            time.sleep(every - (time.monotonic() - start) % every)
         return answer
 
     def _answered(self, reply: Reply, order: Order, head: Mapping[str, str]) -> tuple[bytes, str]:
