@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: demo test check tests coverage bench hf truth badinputs reference clean
+.PHONY: soak demo test check tests coverage bench hf truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -32,6 +32,9 @@ truth: $(VENV)/.installed  ## audit every system and write docs/truth.md
 
 badinputs: $(VENV)/.installed  ## what nobody should type, typed: no traceback, no debit without a release
 	$(BIN)/python scripts/bad_inputs.py $(ARGS)
+
+soak: $(VENV)/.installed-dev  ## twenty random kills in a federation of real processes; every release must be in a ledger
+	$(BIN)/python scripts/soak.py $(ARGS)
 
 reference: $(VENV)/.installed  ## write docs/reference.md from the code
 	$(BIN)/python scripts/reference.py

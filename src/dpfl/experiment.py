@@ -126,6 +126,7 @@ class ServerSection(Section):
     folder: str = "federation"
     address: str = "127.0.0.1:9092"
     nodes: dict[str, str] = Field(default_factory=dict)
+    watch: int = Field(default=0, ge=0, lt=2**16)
 
 
 class EvaluateSection(Section):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +19,7 @@ from dpfl.experiment import Experiment, load
 from dpfl.report.progress import Live
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.nodes import MOST_ANSWER, Terms
+from dpfl.run.recorder import Silent
 
 app = typer.Typer(
     cls=Shorthand,
@@ -58,6 +62,8 @@ def run(
 
 def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
     from dpfl.flower.server import OWNER, Listed, carried
+    from dpfl.flower.told import Told
+    from dpfl.flower.watch import Watch
     from dpfl.keys import load_private
 
     section, engine = experiment.server, experiment.engine
@@ -67,10 +73,11 @@ def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_js
     keys = {name: node.letters for name, node in nodes.items()}
     owner = load_private(Path(section.folder) / OWNER)
     terms = Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies)
-    progress = None if quiet else Live(Console(stderr=True))
+    told = Told(Silent() if quiet else Live(Console(stderr=True)), Path(section.folder))
+    watched = Watch(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:
-        with carried(Path(section.folder), section.address, nodes, MOST_ANSWER) as post:
-            result = experiment.serve(post, terms, folder, resume, progress)
+        with watched, carried(Path(section.folder), section.address, nodes, MOST_ANSWER) as post, terminated():
+            result = experiment.serve(post, terms, folder, resume, told)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
         advice = f". Go on with: dpfl server --resume {folder}" if begun else " before anything was ordered."
@@ -80,3 +87,13 @@ def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_js
         print(json.dumps(result.to_dict()))
     else:
         show(result, Console())
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """SIGTERM is taken for Ctrl-C: what was ordered is counted, and the run goes on with --resume."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
