@@ -46,7 +46,14 @@ from tests.conftest import MODEL, StopsAfter, small_federation, small_source
 
 Train = Callable[..., dpfl.Result]
 ONE_STEP = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
-SMALL_SETTINGS = ("model.name=mlp", "budget.rounds=2", "budget.epsilon=20", "data.partition=iid", "engine.workers=1")
+SMALL_SETTINGS = (
+    "model.name=mlp",
+    "model.hidden=8",
+    "budget.rounds=1",
+    "budget.epsilon=20",
+    "data.partition=iid",
+    "engine.workers=1",
+)
 ALL_NOISE = fedavg_dp(tau=1, sampling_rate=0.1, noise_multiplier=1e4, clip=1e-3, rate=1.0)
 
 

@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 
 from dpfl.errors import DpflError
 from dpfl.secagg import Group, Member, Opened, Repeat
+from dpfl.secagg.shares import added_bytes
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
 
 GROUPS = {(3, 2, 0): group(3, 2), (5, 4, 1): group(5, 4, 1), (10, 7, 2): group(10, 7, 2), (10, 6, 0): group(10, 6)}
@@ -139,3 +140,14 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence():
     key = identity("a").public_key().public_bytes_raw().hex()
     with pytest.raises(DpflError, match="same key"):
         Group("run", {"a": key, "b": key, "c": "00"}, 2)
+
+
+def test_what_the_protocol_sends_is_counted():
+    """Bytes a client and a round, as the messages have them."""
+    of = group(10, 8)
+    members = met(of)
+    begun_sum = begun(of, members, numbers(of, 26), at(members))
+    sent, shown = begun_sum._masked[of.names[0]], begun_sum.shown()[of.names[0]]
+    opened = members[of.names[0]].agree(shown)
+    parts = (*sent.envelopes.values(), *sent.digests.values(), *shown.envelopes.values(), *opened.shares.values())
+    assert added_bytes(10) == len(b"".join(parts))

@@ -64,3 +64,9 @@ def unseal(agreed: bytes, at: At, sender: str, receiver: str, envelope: bytes, c
 
 def _cipher(agreed: bytes, at: At, sender: str, receiver: str) -> AESGCM:
     return AESGCM(derived(agreed, at.words("envelope", sender, receiver), 32))
+
+
+def added_bytes(members: int) -> int:
+    """To and from one member in a sum where nobody is missing: envelopes both ways, a digest a seed, a share of every mask."""
+    envelope = members * SHARE + 16
+    return 2 * (members - 1) * envelope + members * (32 + SHARE)

@@ -176,9 +176,9 @@ class Coordinator:
         return bool(self.stopped_by)
 
     def _send(self, clients: int) -> bool:
-        """Count the model down and the update up, four bytes a number (some sums need eight); no budget is exceeded."""
-        up = self._sum.whole.bits // 8 if self.algorithm.sums else 4
-        traffic = (4 + up) * self.federated.layout.size * clients
+        """Count the model down and the update up, four bytes a number (a secure sum has more); no budget is exceeded."""
+        layout = self.federated.layout
+        traffic = clients * (self._sum.traffic(layout) if self.algorithm.sums else 2 * 4 * layout.size)
         if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return False

@@ -16,6 +16,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.whole_sums import Whole, WholeSum
 from dpfl.secagg import At, Group, Member, Opened, Sum
+from dpfl.secagg.shares import added_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,9 +100,17 @@ class RoundSum:
         """Of an update; what is not trained by steps does not move."""
         return layout.trainable if self.steps else layout.size
 
+    def sent(self, layout: Layout) -> int:
+        """How many numbers a client sends: an update, or its coefficients."""
+        return len(self.release.outward(torch.zeros(self.size(layout))))
+
+    def traffic(self, layout: Layout) -> int:
+        """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds where nobody is missing."""
+        return 4 * layout.size + self.whole.bits // 8 * self.sent(layout) + added_bytes(len(self.scales))
+
     def fault(self, reply: Reply, layout: Layout) -> str:
-        asked, sent = self.release.outward(torch.zeros(self.size(layout))), reply.numbers
-        if sent is None or sent.shape != tuple(asked.shape) or sent.dtype != np.dtype(self.whole.kind):
+        sent = reply.numbers
+        if sent is None or sent.shape != (self.sent(layout),) or sent.dtype != np.dtype(self.whole.kind):
             return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
         return ""
 
