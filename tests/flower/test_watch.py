@@ -33,7 +33,7 @@ def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
         address = f"http://127.0.0.1:{watch.port}"
         assert httpx.get(f"{address}/health").json() == {"healthy": True, "trouble": ""}
         letters[0], trouble[0] = 2.0, "the SuperNode ended"
-        assert httpx.get(f"{address}/metrics").text.endswith("dpfl_letters_total 2\n")
+        assert httpx.get(f"{address}/metrics").text.endswith("dpfl_letters_total 2.0\n")
         ill = httpx.get(f"{address}/health")
         assert (ill.status_code, json.loads(ill.text)["trouble"]) == (503, "the SuperNode ended")
         assert httpx.get(f"{address}/elsewhere").status_code == 404

@@ -19,6 +19,8 @@ from dpfl.flower.parent import end_with_parent
 
 FIRST_NAP, LAST_NAP = 0.04, 0.4
 IDLE_SECONDS = 3.0
+IDLE_PARTS = {"ControlEventLogMiddleware", "FleetEventLogMiddleware"}
+"""Of a SuperLink, that write no event log where there is none, and take their time for it on every call."""
 HEARTBEAT_SECONDS = 10
 """The least that a SuperLink takes: a node that was killed is missed, and let in again, after at most twice that."""
 
@@ -74,6 +76,7 @@ def superlink() -> None:
 
     def create_app(*args: Any, **options: Any) -> Any:
         app = make(*args, **options)
+        app.user_middleware[:] = [part for part in app.user_middleware if part.cls.__name__ not in IDLE_PARTS]
         app.add_middleware(OwnMachine)
         return app
 

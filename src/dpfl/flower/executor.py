@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx
 from flwr.common.constant import SubStatus
@@ -66,11 +66,15 @@ class Executor:
         letter, reason = None, REFUSED
         if message.metadata.message_type == messages.KIND:
             letter, reason = self._reply(tree, node, run)
+        else:
+            with suppress(Unread):
+                messages.pull(self._client, tree, node, run, 0)
         messages.push(self._client, messages.reply(message, letter, reason), node)
 
     def _reply(self, tree: messages.ObjectTree, node: int, run: int) -> tuple[bytes | None, str]:
         try:
-            letter = messages.unpacked(messages.pull(self._client, tree, node, run, self._most).content, self._most)
+            message = messages.pull(self._client, tree, node, run, self._most)
+            letter = messages.unpacked(message.content, self._most)
         except (Unread, ValueError):
             return None, TOO_LARGE
         try:

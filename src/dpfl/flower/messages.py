@@ -33,7 +33,7 @@ PIECE = 4 << 20
 LARGEST_ANSWER = 4 * PIECE
 PATIENCE_SECONDS = 60.0
 NAP_SECONDS = 0.02
-CALL_SECONDS = 10.0
+CALL_SECONDS = 20.0
 TAKING = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
@@ -150,16 +150,8 @@ def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
 
 
 def pull(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int) -> Message:
-    """The message of these objects; what was pulled is then dropped by whoever kept it."""
-    names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
-    if len(names) > 2 + -(-most // PIECE):
-        raise Unread
-    contents, left = {}, most + (len(names) << 10)
-    for name in names:
-        contents[name] = _object(client, name, node, run)
-        left -= len(contents[name])
-        if left < 0:
-            raise Unread
+    """The message of these objects; whoever kept them drops them, be they read or not."""
+    contents = _contents(client, tree, node, run, most)
     client.ConfirmMessageReceived(
         ConfirmMessageReceivedRequest(node=Node(node_id=node), run_id=run, message_object_id=tree.object_id)
     )
@@ -171,6 +163,20 @@ def pull(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most:
         raise Unread
     message.metadata.__dict__["_message_id"] = tree.object_id
     return message
+
+
+def _contents(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int) -> dict[str, bytes]:
+    """Nothing where they are too many or too large. They are waited for all the same: whoever drops what is still under way
+    spoils it for the one who brings it."""
+    names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
+    left = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1
+    contents: dict[str, bytes] = {}
+    for name in names:
+        contents[name] = _object(client, name, node, run)
+        left -= len(contents[name])
+        if left < 0:
+            contents.clear()
+    return contents
 
 
 def _object(client: RuntimeHttpClient, name: str, node: int, run: int) -> bytes:
