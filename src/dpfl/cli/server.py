@@ -61,8 +61,8 @@ def run(
 
 
 def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+    from dpfl.cli.told import Told
     from dpfl.flower.server import OWNER, Listed, carried
-    from dpfl.flower.told import Told
     from dpfl.flower.watch import Watch
     from dpfl.keys import load_private
 
