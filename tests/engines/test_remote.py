@@ -202,6 +202,8 @@ def replayed(name: str, asked: bytes, letter: letters.Letter) -> bytes:
         odd_update(np.ones((SIZE, 1), np.float32)),
         lambda name, asked, letter: answered(name, asked, {"kind": "reply"}),
         lambda name, asked, letter: answered(name, asked, {"kind": "what"}),
+        lambda name, asked, letter: answered(name, asked, {}),
+        lambda name, asked, letter: answered(name, asked, {"kind": "refused", "reason": "no-room"}),
         lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, run="ff" * 16),
         lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, **{"from": "b"}),
     ],
@@ -226,6 +228,14 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
     refused = make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
     assert "budget" in refused
     assert "patient" not in refused
+
+
+@pytest.mark.parametrize("reason", [[1], {}, None, "what"])
+def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) -> None:
+    def refusing(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+        return answered(name, asked, {"kind": "refused", "reason": reason})
+
+    assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
 
 
 def test_a_node_that_comes_later_is_found(make) -> None:

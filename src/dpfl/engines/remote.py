@@ -13,7 +13,7 @@ from dpfl.engines.correspondence import Correspondence, Fault
 from dpfl.errors import DpflError
 from dpfl.node import wire
 from dpfl.node.letters import Letter
-from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.refusals import PASSING, SENTENCES, Bad, Reason
 from dpfl.node.task import Order, Reply, Task, cost
 from dpfl.privacy import Refused
 from dpfl.privacy.ledgers import Ledgers
@@ -88,8 +88,10 @@ class Remote:
             return Reply(task.client, failed=SILENT)
         if isinstance(answer, Fault):
             return Reply(task.client, failed=answer.reason)
-        if answer.head["kind"] == "refused":
-            return Reply(task.client, refused=refusal_of(answer.head))
+        if answer.head.get("kind") == "refused":
+            words = refusal_of(answer.head)
+            passing = str(answer.head.get("reason")) in PASSING
+            return Reply(task.client, failed=words) if passing else Reply(task.client, refused=words)
         try:
             reply = wire.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (Bad, KeyError):

@@ -88,6 +88,12 @@ SENTENCES: dict[Reason, str] = {
 }
 
 
+PASSING = frozenset(
+    {Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS}
+)
+"""Of one order and not of its run: the next may fare better."""
+
+
 class Bad(Exception):
     """A letter, or what it says, that cannot be used. Nothing of it is in the reason."""
 
