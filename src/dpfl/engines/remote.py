@@ -104,5 +104,5 @@ class Remote:
 
 def refusal_of(head: Mapping[str, Any]) -> str:
     """The node's reason, which is one of a few; whatever else it says is not passed on."""
-    reason = head.get("reason")
+    reason = str(head.get("reason"))
     return SENTENCES[Reason(reason)] if reason in set(Reason) else "The node refuses, for a reason that is not known here."
