@@ -95,3 +95,12 @@ def test_bits_follow_the_bound_and_what_does_not_fit_is_refused():
     for wrong in ((1.0, math.inf, 2), (1.0, 0.0, 2), (1.0, 1.0, 0), (0.0, 1.0, 2)):
         with pytest.raises(DpflError):
             WholeSum(*wrong)
+
+
+def test_what_is_not_finite_has_its_noise_as_well():
+    """Fault: not a number became the least of all whole numbers, whatever the noise."""
+    whole = WholeSum(1.0, 1.0, 3)
+    vector = np.array([np.nan, np.inf, -np.inf] * 1000, np.float32)
+    found = whole.total(whole.numbers(vector, np.random.default_rng(3))).reshape(-1, 3)
+    assert np.abs(found.mean(0) - [0, 1, -1]).max() < 0.15
+    assert np.abs(found.std(0) - 1).max() < 0.1

@@ -79,7 +79,7 @@ class WholeSum:
         found = np.empty(len(vector), self.kind)
         for start in range(0, len(vector), _BLOCK):
             block = vector[start : start + _BLOCK].astype(np.float64)
-            np.clip(block, -self.bound, self.bound, out=block)
+            np.clip(np.nan_to_num(block, copy=False, nan=0.0), -self.bound, self.bound, out=block)
             block /= self.unit
             whole = np.rint(block)
             block -= whole
