@@ -200,6 +200,7 @@ def main() -> None:
     if options.echo:
         echo(*options.echo)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended then, too
     print("| nodes | bytes | carrier | seconds a round (median) | least | most |\n|---|---|---|---|---|---|", flush=True)
     for nodes in options.nodes:
         for name in options.only:
