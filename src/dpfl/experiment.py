@@ -265,19 +265,21 @@ class Experiment(Section):
 
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
         budget, model = Budget(**self.budget.model_dump()), models.from_name(self.model.name, **self.model.options())
-        if self.data.public_clients or self.metrics.private:
-            raise DpflError("Over nodes no client is public, and none is asked for a metric: leave both out.")
+        if self.data.public_clients:
+            raise DpflError("Over nodes no client is public: leave data.public_clients out.")
         if self.privacy.aggregation != "plain":
             raise DpflError("Sums that a server cannot look into are of simulations so far: leave privacy.aggregation out.")
         entropy = self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
         if entropy == "keyed" and SEED not in os.environ:
             raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
         source, names, by, noise = self._source(None)[0], tuple(terms.nodes), self.privacy.accountant, self.privacy.noise
-        out = out or new_path(algorithm.name)
+        out, metric = out or new_path(algorithm.name), self.metrics.part()
         if resume:
             gathering = gather_again(post, terms, RunFolder.open(out))
         else:
-            proposal = proposed(algorithm, model, budget, source.train, names, by, noise, entropy, self.privacy.unit)
+            proposal = proposed(
+                algorithm, model, budget, source.train, source.test, names, by, noise, entropy, self.privacy.unit, metric
+            )
             gathering = gather(post, secrets.token_hex(16), terms, proposal)
         joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
         federation, said = (
@@ -300,6 +302,7 @@ class Experiment(Section):
             resume=resume,
             experiment=said | {"privacy": said["privacy"] | {"entropy": entropy}},
             host=gathering,
+            metric=metric,
         )
 
 

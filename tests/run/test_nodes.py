@@ -17,6 +17,7 @@ from dpfl.keys import new_key, raw
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger
 from tests.loopback import federation
+from tests.run.test_tables import content, write
 
 BASE = {
     "seed": 3,
@@ -142,3 +143,21 @@ def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
     rows = federation(tmp_path / "others", experiment, allow={"models": ["linear"]})
     with pytest.raises(DpflError, match="another unit"):
         experiment.serve(*rows, tmp_path / "refused")
+
+
+def test_scales_and_metrics_are_paid_for_by_nodes(tmp_path) -> None:
+    """A table of two sites, nothing of it public: the scale of a column before the first round, a metric after the last."""
+    columns = {"age": {"low": 0, "high": 200, "scale": "paid"}, "sex": {"levels": ["f", "m"], "other": True}}
+    said = content(write(tmp_path / "stays.csv", 600), columns=columns, paid={"noise": 4.0}, test=None)
+    said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 2}}
+    said |= {"metrics": {"private": True, "held_out": 0.0}}
+    experiment = parse(said)
+    post, terms = federation(tmp_path / "nodes", experiment, allow={"models": [experiment.model.name]})
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert result.headline == "AUC"
+    assert "with noise" in result.noisy
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [4, 4]
+    assert spent(tmp_path / "nodes", post.services) == spent(tmp_path / "run", post.services)
+    assert result.privacy.proven <= 2.0
+    with pytest.raises(DpflError, match="held_out"):
+        parse(said | {"metrics": {"private": True}}).serve(post, terms, tmp_path / "other")

@@ -53,10 +53,8 @@ def with_questions(
     """The algorithm with all that it asks for on these data."""
     asked = with_paid_scales(algorithm, federation.train.schema, budget, by)
     asked = with_metric(asked, metric, federation, budget, by)
-    if elsewhere and (asked.columns or asked.metric):
-        raise DpflError(
-            "Nodes on other machines are asked for updates only: declare the scales of columns, and leave metrics.private out."
-        )
+    if elsewhere and metric and metric.held_out:
+        raise DpflError("Nodes on other machines train on all that they have: set metrics.held_out = 0.")
     return asked
 
 

@@ -16,7 +16,7 @@ from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.node.proposal import Proposal, in_order
 from dpfl.planning.planner import with_planned_noise
-from dpfl.planning.questions import with_paid_scales
+from dpfl.planning.questions import PrivateMetric, with_questions
 from dpfl.privacy import Budget
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
@@ -31,18 +31,21 @@ def proposed(
     model: Buildable,
     budget: Budget,
     form: Dataset,
+    test: Dataset | None,
     names: Sequence[str],
     accountant: str | None,
     noise: str | None,
     entropy: str,
     unit: str | None,
+    metric: PrivateMetric | None,
 ) -> Propose:
     """Refused where the releases would depend on what nodes have not yet declared."""
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
     algorithm = algorithm.protecting(unit) if unit else algorithm
-    algorithm = with_paid_scales(algorithm, form.schema, budget, accountant)
-    federation = with_features(model, Elsewhere.of(form, None, names, (1,) * nodes, unit))
+    here = Elsewhere.of(form, test, names, (1,) * nodes, unit)
+    algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
+    federation = with_features(model, here)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, nodes)
     algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
