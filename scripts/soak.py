@@ -3,8 +3,8 @@
     python scripts/soak.py [--kills 20] [--nodes 3] [--rounds 40] [--seed 0] [--folder DIR]
 
 Every few seconds one of these is killed with -9: a node, its SuperNode, the server, its SuperLink; or a node is stopped
-(SIGSTOP) past the deadline of a round and let go on. Nodes are started again as a supervisor would, the server goes on with --resume. In
-the end every release that a node's log tells of must be in its ledger, whose chain must be whole.
+(SIGSTOP) past the deadline of a round and let go on. Nodes are started again as a supervisor would, the server goes on with
+--resume. In the end every release that a node's log tells of must be in its ledger, whose chain must be whole.
 """
 
 from __future__ import annotations

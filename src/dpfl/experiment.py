@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dpfl.engines.post import Post
     from dpfl.planning.questions import PrivateMetric
     from dpfl.run.nodes import Terms
+    from dpfl.run.proposing import Propose
     from dpfl.run.recorder import Progress
     from dpfl.run.train import Result
 
@@ -252,57 +253,66 @@ class Experiment(Section):
             experiment=self.model_dump(exclude_none=True),
         )
 
+    def proposal(self, names: Sequence[str]) -> Propose:
+        """What nodes of these names are asked to join; what cannot be over nodes is refused here, before any is asked."""
+        from dpfl.node.charter import SEED
+        from dpfl.run.proposing import proposed
+
+        if self.data.public_clients:
+            raise DpflError("Over nodes no client is public: leave data.public_clients out.")
+        if self.privacy.aggregation != "plain":
+            raise DpflError("Sums that a server cannot look into are of simulations so far: leave privacy.aggregation out.")
+        if self._entropy == "keyed" and SEED not in os.environ:
+            raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
+        algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
+        model, budget = models.from_name(self.model.name, **self.model.options()), Budget(**self.budget.model_dump())
+        source, privacy = self._source(None)[0], self.privacy
+        return proposed(
+            algorithm, model, budget, source.train, source.test, names, privacy.accountant, privacy.noise, self._entropy,
+            privacy.unit, self.metrics.part(),
+        )  # fmt: skip
+
+    @property
+    def _entropy(self) -> str:
+        """Of a run over nodes, where it is the system's unless said otherwise."""
+        return self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
+
     def serve(
         self, post: Post, terms: Terms, out: Path | None = None, resume: bool = False, progress: Progress | None = None
     ) -> Result:
         """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
         from dpfl.data.elsewhere import Elsewhere
-        from dpfl.node.charter import SEED
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
-        from dpfl.run.proposing import proposed
         from dpfl.run.train import train
 
-        algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
-        budget, model = Budget(**self.budget.model_dump()), models.from_name(self.model.name, **self.model.options())
-        if self.data.public_clients:
-            raise DpflError("Over nodes no client is public: leave data.public_clients out.")
-        if self.privacy.aggregation != "plain":
-            raise DpflError("Sums that a server cannot look into are of simulations so far: leave privacy.aggregation out.")
-        entropy = self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
-        if entropy == "keyed" and SEED not in os.environ:
-            raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
-        source, names, by, noise = self._source(None)[0], tuple(terms.nodes), self.privacy.accountant, self.privacy.noise
-        out, metric = out or new_path(algorithm.name), self.metrics.part()
+        out, source = out or new_path(self.algorithm.name), self._source(None)[0]
         if resume:
             gathering = gather_again(post, terms, RunFolder.open(out))
         else:
-            proposal = proposed(
-                algorithm, model, budget, source.train, source.test, names, by, noise, entropy, self.privacy.unit, metric
-            )
-            gathering = gather(post, secrets.token_hex(16), terms, proposal)
+            gathering = gather(post, secrets.token_hex(16), terms, self.proposal(tuple(terms.nodes)))
         joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
         federation, said = (
             Elsewhere.of(source.train, source.test, joined, sizes, self.privacy.unit),
             self.model_dump(exclude_none=True),
         )
         return train(
-            model=model,
+            model=models.from_name(self.model.name, **self.model.options()),
             federation=replace(federation, notes=gathering.notes, test_persons=source.test_persons),
-            algorithm=algorithm,
-            budget=budget,
+            algorithm=algorithms.from_name(self.algorithm.name, **self.algorithm.options()),
+            budget=Budget(**self.budget.model_dump()),
             seed=self.seed,
             out=out,
             unit=self.privacy.unit,
-            accountant=by,
-            entropy=entropy,
-            noise=noise,
+            accountant=self.privacy.accountant,
+            entropy=self._entropy,
+            noise=self.privacy.noise,
             evaluate_every=self.evaluate.every,
             progress=progress,
             resume=resume,
-            experiment=said | {"privacy": said["privacy"] | {"entropy": entropy}},
+            experiment=said | {"privacy": said["privacy"] | {"entropy": self._entropy}},
             host=gathering,
-            metric=metric,
+            metric=self.metrics.part(),
         )
 
 

@@ -34,9 +34,9 @@ def test_the_speed_is_that_of_clipped_and_noisy_steps_on_one_thread(monkeypatch)
     seen: list[tuple[int, int]] = []
     clipped = local.clipped_sum
 
-    def watched(gradients, clip, x, y):
+    def watched(gradients, clip, x, y, group):
         seen.append((len(x), torch.get_num_threads()))
-        return clipped(gradients, clip, x, y)
+        return clipped(gradients, clip, x, y, group)
 
     monkeypatch.setattr(local, "clipped_sum", watched)
     torch.set_num_threads(2)

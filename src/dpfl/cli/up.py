@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -31,13 +31,18 @@ def up(
         raise DpflError(f"{folder} is not empty; choose another with --out.")
     if experiment.budget.epsilon is None:
         raise DpflError("A node allows so much epsilon and no more: give budget.epsilon.")
-    limits: dict[str, Any] = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
-    limits |= {"unit": experiment.privacy.unit} if experiment.privacy.unit else {}
+    dealt = experiment.dealt(nodes)
+    proposal = experiment.proposal(tuple(dealt))(0)
+    limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
+    own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
-    address, lines = laid_out(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
+    tell = {"size": "exact", "secure": proposal.noise == "secure", "trusted": not proposal.events}
+    address, lines = laid_out(folder, dealt, limits | own, allow, tell)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not quiet:
         console.print(f"{len(lines)} nodes and a server on {address}, each with a folder of its own in {folder}", markup=False)
+        if tell["trusted"]:
+            console.print("the nodes' policies trust the server, which adds the noise of this system", markup=False)
     with running(folder, lines) as processes:
         refuse_ended(folder, processes)
         serve(_over(experiment, folder, address, lines), folder / "run", False, quiet, as_json)
