@@ -26,6 +26,7 @@ from dpfl.privacy.histogram import Survey
 from dpfl.privacy.limit import Limit, Share
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.sampling import All, FixedSize, Poisson
+from dpfl.tasks.noisy import numbers_and_cells
 
 DRAWN = (Poisson, All, FixedSize)
 """How samples of a step may be drawn: what else there is draws clients."""
@@ -111,7 +112,8 @@ class Guard:
     def _batches(self, task: Task, size: int) -> Broken:
         """A batch that cannot be drawn would say how many units there are, and a fixed size costs by how many there are."""
         fixed = task.samples is not None and task.survey is None and isinstance(task.samples.sampling, FixedSize)
-        yield fixed and self.charter.tell.size != "exact", Reason.SIZE_NOT_EXACT
+        exact = self.charter.tell.size == "exact" and size == self.held.counted(self.charter.limits.unit)[0]
+        yield fixed and not exact, Reason.SIZE_NOT_EXACT  # the policy may have been another when the run was joined
         yield fixed and task.samples and task.samples.sampling.least > size, Reason.RATE_TOO_HIGH
 
     def _release(self, release: Release, size: int) -> Broken:
@@ -132,7 +134,9 @@ class Guard:
             width = self.held.train.x[0].numel()
             places = (*survey.places, *(place for place, _ in survey.binned))
             yield not places or max(places) >= width or survey.numbers > width, Reason.OTHER_SCHEMA
-        yield isinstance(survey, MetricSurvey) and survey.held_out, Reason.OTHER_SCHEMA  # a node trains on all that it has
+        if isinstance(survey, MetricSurvey):
+            yield survey.held_out, Reason.OTHER_SCHEMA  # a node trains on all that it has
+            yield (survey.numbers, survey.cells) != numbers_and_cells(self.held.task), Reason.UNCOVERED
         if survey.trusted or survey.multiplier is None:
             return
         yield self.charter.limits.neighbours != ADD_REMOVE, Reason.OTHER_UNIT

@@ -45,6 +45,12 @@ def _unbounded(task: Task) -> bool:
     return not upload.covers(min(upload.apart, moved_by_a_sample(task.local, task.samples, task.steps)))
 
 
+def _slope_is_bounded(task: Task) -> bool:
+    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where their norms are what is clipped."""
+    samples = task.samples
+    return bool(samples and samples.private and not task.upload and samples.clip.bounds in ("norm", "layers"))
+
+
 Objection = tuple[Callable[[Policy, Task], object], str, Reason]
 
 SURVEYS: tuple[Objection, ...] = (
@@ -79,7 +85,7 @@ TASKS: tuple[Objection, ...] = (
         Reason.WITHOUT_NOISE,
     ),
     (
-        lambda own, task: task.slope and not (task.samples and task.samples.private and not task.upload),
+        lambda own, task: task.slope and not _slope_is_bounded(task),
         "a slope that the noise of the steps does not cover",
         Reason.UNCOVERED,
     ),

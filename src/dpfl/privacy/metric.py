@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
@@ -57,6 +58,8 @@ class MetricSurvey:
         """From what each sample counts with, some at a time."""
         total = torch.zeros(self.numbers + self.cells, dtype=torch.float64)
         for some in vectors:
+            if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
+                raise DpflError(f"A sample counts with {some[:1].numel()} numbers in this metric, not with {len(total)}.")
             total += scaled_down(some, self.bound).double().sum(0)
         return (noisy_total(total, self.bound, self.multiplier, self.secure, rng) / size).float().numpy()
 
