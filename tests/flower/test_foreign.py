@@ -43,6 +43,7 @@ SERVER = """import json, time
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
+from dpfl.flower.grid import GridPost
 app = ServerApp()
 
 @app.main()
@@ -58,7 +59,12 @@ def main(grid, context):
             waiting.discard(reply.metadata.reply_to_message_id)
             said.append(reply.error.reason if reply.has_error() else "content")
         time.sleep(0.1)
-    Path({said!r}).write_text(json.dumps(said))
+    post = GridPost(grid, 1 << 20)
+    tickets = {{post.send(address, b"a letter"): address for address in post.nodes()}}
+    letters, until = [], time.time() + 60
+    while len(letters) < len(tickets) and time.time() < until:
+        letters += [one.letter.decode() for one in post.receive(1.0) if tickets[one.ticket] == one.address and one.letter]
+    Path({said!r}).write_text(json.dumps([said, letters]))
 """
 
 
@@ -97,8 +103,10 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
     finally:
         operator.terminate()
         operator.wait(20)
-    replies = json.loads(answers)
+    replies, letters = json.loads(answers)
     assert len(replies) == 3 * len(NODES)
     assert replies.count(REFUSED) == 2 * len(NODES)
     assert "content" not in replies
     assert not trace.exists()
+    assert len(letters) == len(NODES)
+    assert all("a letter" in letter for letter in letters)  # an app of the operator's own reaches the nodes by letters, too

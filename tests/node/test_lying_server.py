@@ -17,7 +17,6 @@ from dpfl.node.service import Service
 from dpfl.privacy import FixedSize, Flat, Poisson, Release
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.release import Upload
 from dpfl.privacy.secure_noise import SecureGaussian
 from tests.node.loopback import PROPOSAL, ROUNDS, SIZE, TASK, Asked, join, new_node, round_of, work, write_policy
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,6 +20,9 @@ from dpfl.report.progress import Live
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.nodes import MOST_ANSWER, Terms
 from dpfl.run.recorder import Silent
+
+if TYPE_CHECKING:
+    from dpfl.flower.server import Listed
 
 app = typer.Typer(
     cls=Shorthand,
@@ -60,19 +63,26 @@ def run(
     serve(experiment, resume or out or new_path(experiment.algorithm.name), resume is not None, quiet, as_json)
 
 
-def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
-    from dpfl.cli.told import Told
-    from dpfl.flower.server import OWNER, Listed, carried
-    from dpfl.flower.watch import Watch
+def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
+    """Whose orders they are, and whose answers count, by the experiment and the server's folder."""
+    from dpfl.flower import server as carrier
     from dpfl.keys import load_private
 
     section, engine = experiment.server, experiment.engine
     if not section.nodes:
         raise DpflError("The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` prints it.")
-    nodes = {name: Listed.parse(name, line) for name, line in section.nodes.items()}
+    nodes = {name: carrier.Listed.parse(name, line) for name, line in section.nodes.items()}
+    owner = load_private(Path(section.folder) / carrier.OWNER)
     keys = {name: node.letters for name, node in nodes.items()}
-    owner = load_private(Path(section.folder) / OWNER)
-    terms = Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies)
+    return Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies), nodes
+
+
+def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+    from dpfl.cli.told import Told
+    from dpfl.flower.server import carried
+    from dpfl.flower.watch import Watch
+
+    section, (terms, nodes) = experiment.server, terms_of(experiment)
     told = Told(Silent() if quiet else Live(Console(stderr=True)), Path(section.folder))
     watched = Watch(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:

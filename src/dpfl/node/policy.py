@@ -46,7 +46,7 @@ def _unbounded(task: Task) -> bool:
 
 
 def _slope_is_bounded(task: Task) -> bool:
-    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where their norms are what is clipped."""
+    """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms are what is clipped."""
     samples = task.samples
     return bool(samples and samples.private and not task.upload and samples.clip.bounds in ("norm", "layers"))
 

@@ -1,0 +1,24 @@
+"""The server as an app of a Flower deployment that is there already (examples/flower-app). Nodes run `dpfl node`, as ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from dpfl.cli.server import terms_of
+from dpfl.experiment import load
+from dpfl.flower.grid import GridPost
+from dpfl.run.folder import RunFolder
+from dpfl.run.nodes import MOST_ANSWER
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was broken off goes on."""
+    experiment, out = load(Path(str(context.run_config["experiment"]))), Path(str(context.run_config["out"]))
+    begun = RunFolder(out).begun()
+    experiment.serve(GridPost(grid, MOST_ANSWER), terms_of(experiment)[0], out, resume=begun)
