@@ -70,7 +70,7 @@ def test_models_that_mix_samples_are_refused(mixture: str, own: bool) -> None:
     module = Calling(MIXTURES[mixture], own)
     model = FlatModel(module)
     before, state = model.read(), torch.get_rng_state()
-    for size in (1, 7):
+    for size in (0, 1, 7):  # an empty batch as well: whether it was is for nobody who can choose a model
         with pytest.raises(DpflError, match=r"mixes the samples.*no per-sample guarantee"):
             ClippedGradients(model)(*batch(size, 5), clip(1))
     assert torch.equal(model.vector, before)

@@ -272,6 +272,28 @@ def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(tm
     assert not reply.failed
 
 
+def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path: Path) -> None:
+    """All weights are so long that a step is half of their last digit: one sample of 30 decides whether it is rounded up."""
+    length, digit, gradient = 1.5 * 2.0**20, 0.125, 0.75 / math.sqrt(9.75)
+    rate = digit / 2 / (0.98 * gradient)
+    upload = Upload(clip=Flat(rate), noise=Gaussian(1e-9), moves=2 * rate / 30)
+    task = replace(PLAIN, steps=1, samples=Release(FixedSize(30), Flat(1.0)), upload=upload, local=Local(SGD(rate)))
+
+    def sent(name: str, odd: int, task: Task) -> Tensor:
+        where = site(tmp_path / name, nn.Linear(FEATURES, CLASSES))
+        where.x.fill_(1)
+        where.y.fill_(0)
+        where.y[where.clients[1][7]] = odd
+        reply = work(where, task, torch.full((CLASSES * (FEATURES + 1),), length))
+        assert reply.update is not None
+        return reply.update.clone()
+
+    apart = float((sent("a", 0, task) - sent("b", 1, task)).norm())
+    assert apart > 10 * upload.moves
+    noise = sent("c", 0, replace(task, upload=replace(upload, noise=Gaussian(1.0)))).std()
+    assert noise > apart
+
+
 def test_two_runs_with_one_seed_on_one_ledger_never_share_their_noise(tmp_path: Path) -> None:
     empty = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1e-9)), steps=1)
     first = work(site(tmp_path, run="first"), empty).update

@@ -144,7 +144,7 @@ class ClippedGradients:
             raise NonFinite(_NOT_FINITE)
         if len(x) != len(y):
             raise DpflError(f"A batch needs one label per sample, but has {len(x)} samples and {len(y)} labels.")
-        if len(x) and not self._checked:
+        if not self._checked:  # by an empty batch as well: whether it was is not for who sent the model
             refuse_mixing(self.model, x)
             self._checked = True
 

@@ -26,7 +26,7 @@ from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_batch, clipped_sum, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.policy import Policy
-from dpfl.node.task import Reply, Task, cost
+from dpfl.node.task import Reply, Task, cost, moved_by_rounding
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event
@@ -159,7 +159,7 @@ class Node:
                 if not task.hides_client:
                     raise
                 self.model.load(vector)
-        return self._upload(task, vector, generator)
+        return self._upload(task, vector, generator, added)
 
     def _numbers(self, task: Task, release: Release, vector: Tensor, randomness: Randomness) -> np.ndarray:
         """Its part of a secure sum: the clipped sum of one batch, or its clipped update, with its share of the noise.
@@ -195,7 +195,7 @@ class Node:
         else:
             plain_steps(self.model, data.as_rows, task.steps, task.local, generator, drift, last)
 
-    def _upload(self, task: Task, vector: Tensor, generator: Generator) -> tuple[Tensor, bool]:
+    def _upload(self, task: Task, vector: Tensor, generator: Generator, added: Tensor | None) -> tuple[Tensor, bool]:
         """The clipped update with its noise, or with this client's share of the noise of the sum, if any.
 
         A client that noise hides sends no update where its steps leave all bounds: that they did is not for the server.
@@ -204,7 +204,9 @@ class Node:
             self.model.load(vector)
         update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
         if task.upload:
-            return task.upload.noised(update, generator("upload noise")), True  # whether it was clipped is not for the server
+            longer = 1 + moved_by_rounding(task, vector, added) / task.upload.moves
+            noisy = task.upload.noised(update, generator("upload noise"), largest_weight=longer)
+            return noisy, True  # whether it was clipped is not for the server
         if task.clients.shared_by:
             update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside

@@ -47,6 +47,21 @@ def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> floa
     return 2 * local.optimiser.rate * samples.clip.level * (steps - 1 + samples.sampling.largest_share)
 
 
+ROUNDING = 2.0**-21
+"""Of the length of a model: how far a step in float32 can bring two apart that are rounded otherwise; 8 times 2^-24."""
+
+
+def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
+    """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
+    and who sent that can have it as long as it likes, with every number at the edge of another. Not where the clip of the
+    upload bounds them by itself."""
+    samples, upload = task.samples, task.upload
+    if upload is None or samples is None or upload.covers(upload.apart):
+        return 0.0
+    step = task.local.optimiser.rate * (samples.clip.level + (0.0 if added is None else float(added.double().norm())))
+    return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
+
+
 @dataclass(frozen=True)
 class Summed:
     """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
