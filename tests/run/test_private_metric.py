@@ -49,12 +49,12 @@ def test_it_is_counted_within_epsilon_and_says_that_it_is_noisy(tmp_path: Path) 
 
 def test_what_is_kept_out_is_trained_on_by_nobody_and_a_sample_decides_for_itself() -> None:
     federation = small_source().split(clients=4, seed=0)
-    trained, kept = held_out(federation, 0.2)
-    for whole, part, out in zip(federation.clients, trained.clients, kept, strict=True):
+    held = held_out(federation, 0.2)
+    for whole, part, out in zip(federation.clients, held.trained, held.kept, strict=True):
         assert torch.equal(torch.cat([part, out]).sort().values, whole.sort().values)
         assert 0.1 < len(out) / len(whole) < 0.3
     fewer = dpfl.data.Federation(federation.train, federation.test, tuple(part[1:] for part in federation.clients))
-    for less, out in zip(held_out(fewer, 0.2)[1], kept, strict=True):
+    for less, out in zip(held_out(fewer, 0.2).kept, held.kept, strict=True):
         assert set(less.tolist()) <= set(out.tolist())
         assert len(out) - len(less) <= 1
 
@@ -65,16 +65,32 @@ def test_what_is_kept_out_does_not_change_with_another_unit(unit: str) -> None:
     whole = small_source().split(clients=1, how=IID(), seed=0)
     persons = torch.arange(len(whole.train)) // 4
     people = replace(whole, persons=persons)
-    _, (kept,) = held_out(people, 0.3, unit)
+    (kept,) = held_out(people, 0.3, unit).kept
     first = persons == persons[whole.clients[0][0]]
     gone = first if unit == "person" else torch.arange(len(persons)) == whole.clients[0][0]
     fewer = replace(people, clients=(whole.clients[0][~gone[whole.clients[0]]],))
-    _, (less,) = held_out(fewer, 0.3, unit)
+    (less,) = held_out(fewer, 0.3, unit).kept
     assert less.tolist() == kept[~gone[kept]].tolist()
     if unit == "person":
         assert all(
             int((persons[whole.clients[0]] == one).sum()) == int((persons[kept] == one).sum()) for one in persons[kept][:20]
         )
+
+
+@pytest.mark.parametrize("unit", ["sample", "person"])
+@pytest.mark.parametrize("everywhere", [0.0, 1.0])
+def test_nobody_is_told_how_many_samples_are_kept_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str, everywhere: float
+) -> None:  # fmt: skip
+    """Sizes and refusals are of what is declared: the same where all samples happen to lie on one side."""
+    said = told(tmp_path) | {"privacy": {"unit": unit}}
+    usual = run(tmp_path, said)
+    monkeypatch.setattr("dpfl.data.held_out._draw", lambda federation, row: everywhere)
+    other = run(tmp_path, said, "other")
+    assert other.noisy.split(":")[0] == usual.noisy.split(":")[0]
+    resolved = [RunFolder(result.folder).experiment()["resolved"] for result in (usual, other)]
+    assert resolved[0] == resolved[1]
+    assert ledger_of(other, "a") == ledger_of(usual, "a")
 
 
 def test_persons_answer_with_the_mean_of_their_rows_and_are_counted_as_such(tmp_path: Path) -> None:

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
 
-def held_out(federation: Federation, share: float, unit: str = "sample") -> tuple[Federation, tuple[torch.Tensor, ...]]:
-    """What clients train on, and what each of them keeps out of it: a unit by a hash of its own numbers.
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What clients train on, what each of them keeps out of it, and how many units that is.
+
+    Sizes are shares of declared ones: exact counts follow from the samples, and whoever is weighed or refused by them is told
+    of these. A client may turn out to have none on either side.
+    """
+
+    trained: Sequence[torch.Tensor]
+    kept: tuple[torch.Tensor, ...]
+    sizes: tuple[int, ...]
+    kept_sizes: tuple[int, ...]
+
+
+def held_out(federation: Federation, share: float, unit: str = "sample") -> HeldOut:
+    """A unit is kept out by a hash of its own numbers.
 
     Where the unit is one row, a person's other rows must not move it: what is a neighbour would not be one afterwards.
     """
+    declared = federation.counted(unit)
+    if not share:
+        return HeldOut(federation.clients, (), declared, ())
     if federation.described:
         raise DpflError("Clients that are drawn share samples, so none of them can keep some out of training.")
+    kept_sizes = tuple(round(share * size) for size in declared)
+    sizes = tuple(size - kept for size, kept in zip(declared, kept_sizes, strict=True))
+    for name, one, other in zip(federation.names, kept_sizes, sizes, strict=True):
+        if min(one, other) < 2:
+            raise DpflError(
+                f"{name} has too few samples to keep {share:g} of them out of training: change metrics.held_out, or give 0."
+            )
     firsts = [_first_rows(federation, part) if unit == "person" else part for part in federation.clients]
     chosen = [torch.tensor([_draw(federation, int(row)) < share for row in first]) for first in firsts]
     kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
     trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
-    for name, one, other in zip(federation.names, kept, trained, strict=True):
-        if min(len(one), len(other)) < 2:
-            raise DpflError(
-                f"{name} has too few samples to keep {share:g} of them out of training: change metrics.held_out, or give 0."
-            )
-    return replace(federation, clients=trained), kept
+    return HeldOut(trained, kept, sizes, kept_sizes)
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:

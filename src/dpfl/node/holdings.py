@@ -83,7 +83,7 @@ class Questioned:
         x, y, persons = self.data.x, self.data.y, self.data.persons
         if persons is not None:
             return persons.means(lambda rows: of(x[rows], y[rows]))
-        return (of(x[part], y[part]) for part in self.data.rows.split(ROWS))
+        return (of(x[part], y[part]) for part in self.data.rows.split(ROWS) if len(part))
 
     def measured(self, most: float) -> Iterator[Tensor]:
         counted = self.counted

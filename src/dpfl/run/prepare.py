@@ -16,7 +16,7 @@ import torch
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
-from dpfl.data.held_out import held_out
+from dpfl.data.held_out import HeldOut, held_out
 from dpfl.data.names import client_names
 from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine
@@ -116,8 +116,8 @@ def prepare(
     model = on_columns(model, federation.train.features)
     algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)
     source, federation, asked = federation, with_features(model, federation), algorithm
-    federation, kept = held_out(federation, metric.held_out, algorithm.unit) if metric and metric.held_out else (federation, ())
-    sizes = federation.counted(algorithm.unit)
+    held = held_out(federation, metric.held_out if metric else 0.0, algorithm.unit)
+    sizes = held.sizes
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
     algorithm = aggregation.of(algorithm, len(federation.sizes), host is not None)
@@ -171,14 +171,14 @@ def prepare(
         engine = host.engine(run, own, folder, flat.layout.size)
     else:
         site = Site(
-            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, kept),
-            (*sizes, *federation.counted(algorithm.unit, (*federation.public, *kept))), randomness,
-            own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if kept else None,
+            run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, held),
+            (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes), randomness,
+            own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if held.kept else None,
             persons=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
     central = None if algorithm.own_accounts or algorithm.scale != "round" else accounts.ledgers.open(0)
-    federated = Federated(run, sizes, flat.layout, public, central, limit, federation.counted(algorithm.unit, kept))
+    federated = Federated(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
@@ -207,9 +207,9 @@ def of_rows(unit: str, federation: Federation) -> tuple[str, ...]:
     return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
 
 
-def _everyone(federation: Federation, kept: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+def _everyone(federation: Federation, held: HeldOut) -> Sequence[torch.Tensor]:
     """Clients, then public clients, then what each client keeps out of training; a population stays described."""
-    return federation.clients if federation.described else (*federation.clients, *federation.public, *kept)
+    return federation.clients if federation.described else (*held.trained, *federation.public, *held.kept)
 
 
 def _instead(metric: PrivateMetric | None) -> str:
