@@ -201,6 +201,29 @@ def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(
     assert torch.isfinite(torch.cat([part for _, part in computed.unit_rows(x, y, whose())])).all()
 
 
+@pytest.mark.parametrize("of_one", [2, 4])
+@pytest.mark.parametrize("name", ["linear", "convolution"])
+def test_rows_that_cancel_within_a_unit_are_rounded_within_its_clip(
+    monkeypatch: pytest.MonkeyPatch, name: str, of_one: int
+) -> None:  # fmt: skip
+    """A unit of far rows whose mean is next to nothing: its norm says nothing of what they do to the digits of all others."""
+    monkeypatch.setattr(clipped, "_SMALL", 0)
+    monkeypatch.setattr(rules, "_SMALL", 0)
+    for seed in range(12):
+        torch.manual_seed(seed)
+        first = nn.Linear(40, 2) if name == "linear" else nn.Conv2d(3, 8, 3, padding=1)
+        module = first if name == "linear" else nn.Sequential(first, nn.Flatten(), nn.Linear(288, 2, bias=False))
+        for parameter in first.parameters():
+            nn.init.zeros_(parameter)  # both labels are as likely, so that slopes cancel
+        x, y = torch.randn(30, *((40,) if name == "linear" else (3, 6, 6))), torch.randint(2, (30,))
+        far = 10 ** (7 + 2 * torch.rand(1)) * torch.randn(1, *x.shape[1:])
+        near = far * (1 + 10 ** (-8 + 3 * torch.rand(1)) * torch.randn(of_one, *[1] * (x.dim() - 1)))
+        more, labels = torch.cat([x[:15], near, x[15:]]), torch.cat([y[:15], torch.arange(of_one) % 2, y[15:]])
+        sizes, computed = [3] * 10, ClippedGradients(FlatModel(module))
+        both = computed(more, labels, clip(1.0), whose([*sizes[:5], of_one, *sizes[5:]])).total.double()
+        assert float((both - computed(x, y, clip(1.0), whose(sizes)).total.double()).norm()) <= 1 + 1e-4
+
+
 def test_no_unit_and_units_that_are_not_in_order() -> None:
     computed = ClippedGradients(FlatModel(LAYERS["mlp"][0]()))
     x, y = batch(3, 6)

@@ -91,11 +91,16 @@ def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor]
     step = min(samples, max(1, _BLOCK // (groups * width * (terms if ghost else max(terms, height)))))
     blocks = [slice(start, min(start + step, samples)) for start in range(0, samples, step)]
 
-    def written(block: slice, out: Tensor) -> Tensor:
+    lengths: list[Tensor] = []
+
+    def written(block: slice, out: Tensor, measured: bool = False) -> Tensor:
         size = block.stop - block.start
         with temporary():
             terms_of_block = right(block, empty(left, size, groups, terms, width)).flatten(0, 1)
             torch.bmm(left[block].flatten(0, 1).mT, terms_of_block, out=out[:size].view(-1, height, width))
+            if measured:
+                each = torch.linalg.vector_norm(terms_of_block, dim=2).view(size, groups, terms)
+                lengths.append((torch.linalg.vector_norm(left[block], dim=3) * each).sum((1, 2)))
         return out[:size]
 
     def rows(wanted: slice) -> Tensor:
@@ -115,11 +120,11 @@ def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor]
         return SampleGradient(torch.cat(squares), weighted, rows)
     kept = empty(left, samples if keep else step, groups * height * width)
     for block in blocks:
-        gradients = written(block, kept[block] if keep else kept)
+        gradients = written(block, kept[block] if keep else kept, measured=not keep)
         # Short rows, whose norms vector_norm has right.
         squares.append(squares_of(torch.linalg.vector_norm(gradients.view(len(gradients), -1, width), dim=2)))
     if not keep:
-        return SampleGradient(torch.cat(squares), weighted, rows)
+        return SampleGradient(covering(torch.cat(squares), torch.cat(lengths)), weighted, rows)
     return SampleGradient(torch.cat(squares), lambda weights: weights @ kept, lambda block: kept[block])
 
 
@@ -129,4 +134,9 @@ def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
     first, second = left @ left.mT, right @ right.mT
     squares = (first * second).sum((1, 2, 3)).clamp_min(0)
     lengths = (first.diagonal(dim1=2, dim2=3) * second.diagonal(dim1=2, dim2=3)).sqrt().sum((1, 2))
-    return (squares + (_ROUNDING * lengths).square()).float()
+    return covering(squares, lengths).float()
+
+
+def covering(squares: Tensor, lengths: Tensor) -> Tensor:
+    """The squares of norms and of what rounding can add to them, where terms of these lengths in all are summed."""
+    return (squares.sqrt() + _ROUNDING * lengths).square()

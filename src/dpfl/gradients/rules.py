@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.gradients.convolution import convolution_weight
-from dpfl.gradients.products import SampleGradient, Unsupported, outer, sum_of_outer, written_out
+from dpfl.gradients.products import SampleGradient, Unsupported, covering, outer, sum_of_outer, written_out
 from dpfl.gradients.spread import Spread
 
 LayerGradients = dict[str, SampleGradient]
@@ -100,7 +100,7 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:
     """A word's gradient is the sum over its places; each of its n places then brings a share 1 / n of the square."""
     same = (words.unsqueeze(1) == words.unsqueeze(2)).to(g.dtype)
-    return ((same @ g).square().sum(2) / same.sum(2)).sum(1)
+    return covering(((same @ g).square().sum(2) / same.sum(2)).sum(1), g.square().sum(2).sqrt().sum(1))
 
 
 RULES: dict[type[nn.Module], Rule] = {

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.gradients.products import SampleGradient, squares_of
+from dpfl.gradients.products import SampleGradient, covering, squares_of
 
 Array = np.ndarray[Any, Any]
 
@@ -122,9 +122,10 @@ class Spread:
         return Spread(self.group[rows] - first, self.sizes[first:last], self.block).sums(gradient.rows(rows))
 
     def summed(self, gradient: SampleGradient) -> SampleGradient:
-        """The gradients of units, from those of rows."""
+        """The gradients of units, from those of rows, which may cancel within a unit and are rounded in the sum of all."""
+        squares = torch.cat([squares_of(self._written(gradient, units)) for units in self._blocks()])
         return SampleGradient(
-            torch.cat([squares_of(self._written(gradient, units)) for units in self._blocks()]),
+            covering(squares, self.sums(gradient.squares.sqrt())),
             lambda weights: gradient.weighted(weights[self.whose]),
             lambda units: self._written(gradient, units),
         )
