@@ -7,7 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
+from dpfl.experiment import parse
 from dpfl.privacy import secure_noise
+from dpfl.run.folder import RunFolder
+from tests.run.test_tables import content, write
 
 QUICK = ["--quiet", "--trials", "2000"]
 EXPERIMENT = """
@@ -110,6 +113,21 @@ def test_a_run_is_audited_with_its_own_kind_of_noise(tmp_path: Path, monkeypatch
     monkeypatch.setattr(secure_noise, "standard_normal", lambda bits: honest(bits) / 2)
     broken = json.loads(ask(str(run), "--game", "noise", "--game", "one release", *QUICK, "--json", code=1))
     assert [game["verdict"] for game in broken["games"]] == ["broken", "broken"]
+
+
+@pytest.mark.parametrize("tested", [True, False])
+def test_a_run_on_a_table_is_audited_with_all_that_its_clients_were_asked(tmp_path: Path, tested: bool) -> None:
+    """One score for two labels, persons, paid scales; and a paid metric in the place of a test set."""
+    columns = {"age": {"low": 0, "high": 200, "scale": "paid"}, "sex": {"levels": ["f", "m"], "other": True}}
+    said = content(write(tmp_path / "stays.csv"), columns=columns, test={"share": 0.2} if tested else None)
+    said |= {"algorithm": {"name": "fedavg-dp", "tau": 1}, "budget": {"epsilon": 2.0, "rounds": 2}}
+    said |= {"privacy": {"unit": "person"}, "metrics": {"private": not tested}}
+    result = parse(said).run(out=tmp_path / "run", workers=1)
+    found = told(str(result.folder), "--game", "survey", "--private")
+    made = RunFolder.open(result.folder).experiment()["resolved"]["algorithm"]
+    assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["multiplier"])
+    assert [game["verdict"] for game in found["games"]] == ["consistent", "estimate" if tested else "not testable"]
+    assert found["unit"] == "person"
 
 
 def test_a_run_that_is_not_finished_is_not_audited(tmp_path: Path) -> None:

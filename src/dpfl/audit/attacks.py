@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpfl import data, models
 from dpfl.algorithms import Algorithm
-from dpfl.audit.membership import Roc, likelihood_ratio, loss_threshold
+from dpfl.audit.membership import Roc, likelihood_ratio, loss_threshold, losses, roc
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
@@ -51,13 +51,16 @@ def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int
     return result.module, result.privacy.proven
 
 
-def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> Roc:
-    """For a model that was trained before: its training samples against its test samples."""
+def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> Roc | None:
+    """For a model that was trained before: its training samples against its test samples, by the loss of the task; None
+    without a test set, where none are known that were not trained on."""
     rows = torch.cat([federation.clients[client] for client in range(min(len(federation.clients), 50))])[:most]
     train_set, test = federation.train, federation.test
     if test is None:
-        raise DpflError("Membership is measured against samples that were not trained on: give the run's data a test set.")
-    return loss_threshold(module, (train_set.x[rows], train_set.y[rows]), (test.x[:most], test.y[:most]), epsilon, delta)
+        return None
+    members, others = (train_set.x[rows], train_set.y[rows]), (test.x[:most], test.y[:most])
+    inside, outside = (-losses(module, federation.task, *samples) for samples in (members, others))
+    return roc("loss threshold", inside, outside, epsilon, delta)
 
 
 def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:

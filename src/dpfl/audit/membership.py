@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from dpfl.audit.bounds import rate_at_most
 from dpfl.models.flat import evaluating
+from dpfl.tasks import Task
 
 RATES = (0.001, 0.01, 0.1)
 CERTAIN = 0.9999
@@ -95,6 +96,14 @@ def confidences(module: nn.Module, x: Tensor, y: Tensor) -> np.ndarray:
     right = logs.gather(1, y[:, None]).squeeze(1)
     wrong = logs.scatter(1, y[:, None], -math.inf).logsumexp(1)
     return (right - wrong).numpy()
+
+
+@torch.no_grad()
+def losses(module: nn.Module, task: Task, x: Tensor, y: Tensor) -> np.ndarray:
+    """Of each sample, by its task."""
+    with evaluating(module):
+        parts = zip(x.split(500), y.split(500), strict=True)
+        return torch.cat([task.losses(module(some), labels) for some, labels in parts]).double().numpy()
 
 
 def loss_threshold(

@@ -22,10 +22,12 @@ from dpfl.audit import audit as play
 from dpfl.audit.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
+from dpfl.data.catalog import is_table
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.own import is_path
 from dpfl.planning.planner import with_planned_noise
+from dpfl.planning.questions import with_questions
 from dpfl.privacy import Budget
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.statement import rounded_up
@@ -134,12 +136,21 @@ def _experiment(experiment: Experiment, variant: str | None, noise: str | None =
     made = made.protecting(experiment.privacy.unit) if experiment.privacy.unit else made
     budget, privacy = experiment.budget, experiment.privacy
     clients = experiment.clients()
-    made = made.over(budget.rounds, clients)
+    made = _asking(made, experiment).over(budget.rounds, clients)
     release = made.release
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
+    made = replace(made, metric=None)  # the noise was planned beside it; no game asks for it
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
     return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
+
+
+def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:
+    """With what its clients are asked once: the scales of a table, a metric."""
+    if not (experiment.metrics.private or is_table(experiment.data.name)):
+        return made
+    budget, by = Budget(**experiment.budget.model_dump()), experiment.privacy.accountant
+    return with_questions(made, experiment.federation(), experiment.metrics.part(), budget, by, elsewhere=False)
 
 
 def _run(folder: RunFolder, variant: str | None) -> Target:
@@ -159,8 +170,10 @@ def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, dat
     model = models.from_name(experiment.model.name, **experiment.model.options())
     module = loaded(model, federation, folder.file("model.safetensors"))
     proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
-    roc = membership_of(module, federation, proven, delta)
-    return Finding("membership of the run", "the run", None, proven, None, None, ESTIMATE, roc.text)
+    game, roc = "membership of the run", membership_of(module, federation, proven, delta)
+    if roc is None:
+        return Finding(game, "", None, None, None, None, UNTESTABLE, "the data has no samples that were not trained on")
+    return Finding(game, "the run", None, proven, None, None, ESTIMATE, roc.text)
 
 
 def show(report: Report, console: Console) -> None:
