@@ -49,6 +49,20 @@ SETTINGS = {
     "privacy.accountant": ("plds", "gdp-clt", "3"),
     "privacy.entropy": ("seed", "3"),
     "privacy.noise": ("loud", "secure", "true"),
+    "privacy.unit": ("person", "row", "client", "3", "''", "true"),
+    "privacy.aggregation": ("secur", "3", "secure"),
+    "privacy.survivors": ("0", "-1", "3", "1.5", "1000000"),
+    "privacy.colluders": ("-1", "1", "1.5", "true"),
+    "data.rows_per_person": ("0", "-1", "3", "1.5", "true"),
+    "data.person": ("'id'", "3"),
+    "metrics.private": ("1", "'yes'", "true"),
+    "metrics.noise": ("1",),
+    "metrics.held_out": ("0.5",),
+    "engine.deadline": ("0", "-1", "nan", "'soon'", "true"),
+    "engine.least_replies": ("0", "-1", "1.5", "true"),
+    "engine.masks": ("1", "true"),
+    "server.watch": ("-1", "70000", "1.5", "true"),
+    "server.nodes": ("3", "['a']"),
     "privacy.ledger": ("own.npz", "own.npz/under", "3", LONG),
     "engine.name": ("ray", "3"),
     "engine.workers": ("0", "-1", "1.5", "true", "1000000"),
@@ -58,12 +72,12 @@ SETTINGS = {
     "data": ("'mnist'",),
 }  # fmt: skip
 
-FINE = {("data.partition", "shards"), ("data.name", "a-folder")}
+FINE = {("data.partition", "shards"), ("data.name", "a-folder"), ("engine.masks", "true")}
 """Not wrong here, or wrong by luck of the draw: any answer in words."""
 
 
 def cases() -> list[Case]:
-    parts = (settings(), datasets(), files(), runs(), plans(), commands(), ledgers(), calls())
+    parts = (settings(), datasets(), files(), runs(), plans(), commands(), ledgers(), federations(), tables(), calls())
     return list(itertools.chain.from_iterable(parts))
 
 
@@ -210,6 +224,63 @@ def ledgers() -> Iterator[Case]:
         "limit own.npz --epsilon 1", "limit ready", "limit", "shw ready", "show ready extra",
     ):  # fmt: skip
         yield Case(f"ledger: {words}", ("ledger", *words.split()))
+
+
+def federations() -> Iterator[Case]:
+    for words in (
+        "node missing.toml", "node run missing.toml", "node check missing.toml", "node check own.npz", "node check a-folder",
+        "node check half.toml", "node check nested.toml", "node check unknown.toml", "node check binary.toml", "node statement missing.toml",
+        "node init own.npz", "node init own.npz/under", "node init new --name ../up", "node init new --name federation", "node int",
+        "server missing.toml", "server run half.toml", "server run unknown.toml", "server --resume missing", "server --resume ready",
+        "server --resume ready --out new", "server init own.npz", "server init own.npz/under", "up missing.toml", "up --nodes 0", "up --nodes 1000000",
+        "up --nodes x", "up --out ready", "up --set algorithm.name=fedavg-pd --out new", "up --set budget.epsilon=-1 --out new",
+        "up --set data.public_clients=1 --out new", "up --set privacy.aggregation=secure --out new", "up --set privacy.entropy=keyed --out new",
+        "up --set algorithm.name=dp-sgd-wav --out new", "up --set data.name=mnits --out new", "verify cert.json missing.json",
+        "verify cert.json empty.json", "verify cert.json own.npz",
+    ):  # fmt: skip
+        yield Case(
+            f"federation: {words}",
+            tuple(words.split()),
+            (1, 2) if words.startswith("verify") else (0, 2) if words == "node" or words == "server" else (2,),
+        )
+
+
+ROWS = "age,sex,died,site,id\n40,f,0,a,1\n50,m,1,a,2\n60,f,1,b,3\n70,m,0,b,4\n"
+TABLES: dict[str, tuple[bytes, dict[str, object]]] = {
+    "empty": (b"", {}), "a header alone": (ROWS.splitlines()[0].encode(), {}), "no such column": (ROWS.encode(), {"label": "dead"}),
+    "a label of words": (ROWS.replace(",0,", ",no,").encode(), {}), "a label outside": (ROWS.replace("m,1", "m,7").encode(), {}),
+    "a short row": ((ROWS + "3,f\n").encode(), {}), "a long row": ((ROWS + "3,f,0,a,9,9,9\n").encode(), {}),
+    "a number of words": (ROWS.replace("40", "forty").encode(), {}), "nothing in a cell": (ROWS.replace("40", "").encode(), {}),
+    "an undeclared level": (ROWS.replace("50,m", "50,x").encode(), {}), "an undeclared site": (ROWS.replace(",b,", ",c,").encode(), {}),
+    "a person that is not there": (ROWS.encode(), {"person": "who"}), "bounds upside down": (ROWS.encode(), {"columns": {"age": {"low": 9, "high": 1}}}),
+    "no columns": (ROWS.encode(), {"columns": {}}), "a label that is a feature": (ROWS.encode(), {"columns": {"died": {"low": 0, "high": 1}}}),
+    "latin": ("\xe4ge,sex\n".encode("latin-1") + ROWS.encode(), {}), "zeros": (b"\0" * 200, {}), "two headers alike": (("age," + ROWS).encode(), {}),
+    "a task of nothing": (ROWS.encode(), {"task": "binry"}), "a share of 2": (ROWS.encode(), {"test": {"share": 2}}),
+}  # fmt: skip
+
+
+def tables() -> Iterator[Case]:
+    for name, (content, words) in TABLES.items():
+        yield Case(f"table: {name}", partial(_table, content, words))
+
+
+def _table(content: bytes, words: dict[str, object], folder: Path) -> object:
+    from dpfl.experiment import parse
+
+    (folder / "stays.csv").write_bytes(content)
+    columns = {"age": {"low": 0, "high": 100}, "sex": {"levels": ["f", "m"]}}
+    data = {
+        "name": str(folder / "stays.csv"),
+        "label": "died",
+        "task": "binary",
+        "site": "site",
+        "sites": ["a", "b"],
+        "columns": columns,
+    } | words
+    budget = {"epsilon": 1.0, "rounds": 1}
+    return parse({"data": data, "model": {"name": "linear"}, "algorithm": {"name": "fedavg-dp"}, "budget": budget}).run(
+        folder / "new", workers=1
+    )
 
 
 def calls() -> Iterator[Case]:

@@ -111,7 +111,7 @@ def prepare(
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
-    algorithm = algorithm.protecting(unit) if unit else algorithm
+    algorithm = algorithm if unit is None else algorithm.protecting(unit)
     about = of_rows(algorithm.unit, federation)
     model = on_columns(model, federation.train.features)
     algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)

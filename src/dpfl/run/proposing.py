@@ -42,7 +42,7 @@ def proposed(
     """Refused where the releases would depend on what nodes have not yet declared."""
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
-    algorithm = algorithm.protecting(unit) if unit else algorithm
+    algorithm = algorithm if unit is None else algorithm.protecting(unit)
     here = Elsewhere.of(form, test, names, (1,) * nodes, unit)
     algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
     federation = with_features(model, here)
