@@ -20,6 +20,7 @@ from dpfl.node import letters, wire
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
+from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
 
 SIZE = 5
@@ -150,10 +151,11 @@ def test_too_few_end_the_run_with_what_to_do(make) -> None:
         remote.run(order())
 
 
-def odd_update(update: np.ndarray) -> Answer:
+def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
     def answer(name: str, asked: bytes, letter: letters.Letter) -> bytes:
         client = letter.head["task"]["client"]
-        return answered(name, asked, {"kind": "reply", "reply": {"client": client, "inside": True}}, {"update": update})
+        words = {"kind": "reply", "reply": {"client": client, "inside": True}}
+        return answered(name, asked, words, {"update": update, **beside})
 
     return answer
 
@@ -203,6 +205,9 @@ def replayed(name: str, asked: bytes, letter: letters.Letter) -> bytes:
         lambda name, asked, letter: answered(name, asked, {"kind": "reply"}),
         lambda name, asked, letter: answered(name, asked, {"kind": "what"}),
         lambda name, asked, letter: answered(name, asked, {}),
+        lambda name, asked, letter: answered(name, asked, {"kind": ["reply"], "reply": None}),
+        odd_update(np.ones(SIZE, np.float32), raw_slope=np.ones(2, np.float32)),
+        odd_update(np.ones(SIZE, np.float32), raw_answer=np.ones(SIZE, np.float32)),
         lambda name, asked, letter: answered(name, asked, {"kind": "refused", "reason": "no-room"}),
         lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, run="ff" * 16),
         lambda name, asked, letter: answered(name, asked, {"kind": "reply", "reply": 3}, **{"from": "b"}),
@@ -236,6 +241,24 @@ def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) ->
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
     assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
+
+
+ODD = [{"answer": 4}, {"slope": 3}, {"answer": 3, "slope": 3}, {"update": SIZE, "answer": 3}, {"update": SIZE}]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, odd: dict[str, int]) -> None:
+    def saying(**lengths: int) -> Answer:
+        arrays = {name if name == "update" else f"raw_{name}": np.ones(size, np.float32) for name, size in lengths.items()}
+        words = {"kind": "reply", "reply": {"client": 0, "inside": True}}
+        return lambda name, asked, letter: answered(name, asked, words, arrays)
+
+    given = order()
+    asked = replace(given, tasks=tuple(replace(task, steps=0, survey=Survey(5.0)) for task in given.tasks))
+    replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(asked)
+    assert "not one to this order" in replies[0].failed
+    assert replies[0].raw is None
+    assert [len(reply.raw["answer"]) for reply in replies[1:]] == [3, 3]
 
 
 def test_a_node_that_comes_later_is_found(make) -> None:

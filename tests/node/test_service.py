@@ -538,6 +538,15 @@ def test_a_full_log_becomes_an_older_one(node: Asked, monkeypatch: pytest.Monkey
     assert all(path.stat().st_size < 2500 for path in node.folder.glob("node.log*"))
 
 
+def test_a_node_that_cannot_open_a_new_log_answers_and_goes_on(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpfl.node.journal.MOST_BYTES", 0)
+    (node.folder / "node.log.1").mkdir()
+    (node.folder / "node.log.2").mkdir()
+    for _ in range(3):
+        assert node.refused(b"") == "not-a-letter"
+    assert node(work()).head["kind"] == "reply"
+
+
 def test_a_second_process_is_kept_out(node: Asked) -> None:
     with pytest.raises(DpflError, match="Another process"):
         Service.open(node.folder / "policy.toml")

@@ -48,6 +48,19 @@ def test_other_events_of_the_same_run_count_in_its_share(ledger: Ledger) -> None
         ledger.begin("one", "b", poisson(0.1, 3.0), ROOM, shares=(Share(LIMIT, run="one"),))()
 
 
+def test_a_clock_that_is_set_back_dates_nothing_before_what_was_spent_last(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debit(ledger, "one", "a", 1, YEAR)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now - 400 * DAY)
+    debit(ledger, "two", "b", ROOM - 1, YEAR)
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert ledger.spent_of(YEAR) == {EVENT: ROOM}
+    with pytest.raises(Refused, match="for 365 days"):
+        debit(ledger, "two", "c", 1, YEAR)
+
+
 def test_a_year_forgets_what_is_older_and_counts_what_a_clock_dated_later(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

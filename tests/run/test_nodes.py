@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from dpfl import keys
 from dpfl.certificate import certify, verify
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
@@ -72,6 +73,11 @@ def _verify(folder: Path, statements: list[Path]) -> None:
     forged = folder.parent / "forged.json"
     forged.write_text(json.dumps(changed))
     assert "not signed" in verify(certificate, nodes=[forged]).findings[0]
+    key = keys.load_private(folder.parent / "nodes" / statements[0].stem / "node.pem")
+    for odd, said in (({"limit": "eight"}, ""), ({"delta": []}, ""), ({"proven": 0.0}, "proves less than was spent")):
+        words = json.loads(statements[0].read_text())["statement"] | odd
+        forged.write_text(json.dumps({"statement": words, "signature": keys.sign(words, key)}))
+        assert said in verify(certificate, nodes=[forged]).findings[0]
 
 
 def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> None:

@@ -29,14 +29,15 @@ def _checked(file: Path, certificate: Certificate | None, record: Mapping[str, A
         known = str(listed[name]).split()[0] if name in listed else key
         words = statement.check(given, known)
         run = words["run"] or {"id": "", "releases": {}}
-    except (DpflError, OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        outcome = _outcome(words, run, certificate)
+    except (DpflError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         return Check(file.stem, "", (f"{file.name}: {error}",))
     if record and name not in listed:
         return Check(name, "", (f"The run lists no node {name}.",))
     if record and run["id"] != record.get("run", {}).get("nonce"):
         return Check(name, "", (f"The statement of {name} is of another run.",))
     whose = "by the key that the run lists" if record else f"by the key {key[:16]}..., to be compared with its owner"
-    return Check(name, f"signed {whose}: {_outcome(words, run, certificate)}")
+    return Check(name, f"signed {whose}: {outcome}")
 
 
 def _outcome(words: Mapping[str, Any], run: Mapping[str, Any], certificate: Certificate | None) -> str:

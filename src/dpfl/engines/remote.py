@@ -19,6 +19,7 @@ from dpfl.privacy import Refused
 from dpfl.privacy.ledgers import Ledgers
 
 SILENT = "there was no answer before the deadline"
+ANOTHER = "its reply is not one to this order"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Remote:
         refused = {task.client: reply for task in order.tasks if (reply := self._counted(task))}
         asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
         answers = self.correspondence.ask({self._name(task): letter for task, letter in asked.items()}, self.seconds)
-        replies = {task.client: self._reply(task, answers.get(self._name(task))) for task in asked} | refused
+        replies = _alike({task.client: self._reply(task, answers.get(self._name(task))) for task in asked}) | refused
         answered = sum(not isinstance(answers.get(self._name(task)), Fault | None) for task in asked)
         if answered < min(self.least, len(asked)):
             raise DpflError(
@@ -95,11 +96,28 @@ class Remote:
         try:
             reply = wire.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (Bad, KeyError):
-            return Reply(task.client, failed="its reply is not one to this order")
-        return replace(reply, client=task.client)
+            return Reply(task.client, failed=ANOTHER)
+        return replace(reply, client=task.client) if _asked_for(task, reply) else Reply(task.client, failed=ANOTHER)
 
     def close(self) -> None:
         self.correspondence.post.close()
+
+
+def _asked_for(task: Task, reply: Reply) -> bool:
+    """An answer to a survey and nothing else; or an update, with one number for a slope where one was asked for."""
+    raw = reply.raw or {}
+    if task.survey:
+        return reply.update is None and raw.keys() == {"answer"} and raw["answer"].ndim == 1
+    beside = {name: one.shape for name, one in raw.items()}
+    return reply.update is not None and (task.raw or beside == ({"slope": ()} if task.slope else {}))
+
+
+def _alike(replies: dict[int, Reply]) -> dict[int, Reply]:
+    """Answers to one survey are as long as most of them."""
+    lengths = {client: reply.raw["answer"].size for client, reply in replies.items() if reply.raw and "answer" in reply.raw}
+    usual = max(lengths.values(), key=list(lengths.values()).count, default=0)
+    odd = [client for client, length in lengths.items() if length != usual]
+    return replies | {client: Reply(client, failed=ANOTHER) for client in odd}
 
 
 def refusal_of(head: Mapping[str, Any]) -> str:

@@ -30,6 +30,8 @@ class Journal:
         """A disk that is full costs the line, and nothing else."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         try:
+            if self._file.closed:  # there was no room for a new one the last time
+                self._file = self.path.open("a")
             if self._file.tell() > MOST_BYTES:
                 self._turn()
             self._file.write(json.dumps({"at": now, "event": event, **words}) + "\n")

@@ -59,7 +59,13 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
         spent = {decode(line): int(count) for line, count in part["releases"].items()}
         if figure(by.epsilon(spent, words["delta"])) != part["spent"]:
             raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
+    if _number(words["proven"]) < _number(words["spent"]):
+        raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
     return words
+
+
+def _number(figure: Any) -> float:
+    return math.inf if figure == "unbounded" else float(figure)
 
 
 def _held(ledger: Ledger, limit: Limit) -> bool:

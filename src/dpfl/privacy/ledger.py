@@ -267,8 +267,13 @@ class Ledger:
                 raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
         self._bind()
         number, held = self._know(run, event), self._now
-        tail = append(self._connection, held.tail, "debits", run, release, number, count, time.time())
+        tail = append(self._connection, held.tail, "debits", run, release, number, count, self._time())
         self._held = replace(held, tail=tail, spent=add(held.spent, event, count))
+
+    def _time(self) -> float:
+        """Never before the last debit: one that a clock, set back, dated years ago would be no part of this year."""
+        last = self._connection.execute("SELECT at FROM debits ORDER BY id DESC LIMIT 1").fetchone()
+        return max(time.time(), last[0] if last else 0.0)
 
     def _bind(self) -> None:
         """The first debit says whose data the ledger counts, and every other is for the same."""

@@ -63,8 +63,9 @@ class Gathering:
         folder.file(STATEMENTS).mkdir(exist_ok=True)
         asked = {member.name: letter(member.name, "ask-statement", "end/statement", {}) for member in self.members}
         for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
-            if isinstance(answer, Letter) and answer.head.get("kind") == "statement":
-                folder.write_json(f"{STATEMENTS}/{name}.json", answer.head["statement"])
+            said = answer.head.get("statement") if isinstance(answer, Letter) else None
+            if isinstance(said, dict):
+                folder.write_json(f"{STATEMENTS}/{name}.json", said)
 
 
 def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering:
