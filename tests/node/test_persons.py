@@ -16,7 +16,7 @@ from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.node.node import Node, Site
 from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local, Task
+from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.clip import PerLayer
 from dpfl.privacy.columns import ColumnSurvey
@@ -25,6 +25,8 @@ from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.shared_noise import Shared
 from dpfl.tasks import MultiClass
 
 INPUTS, CLASSES, LEVEL, DECLARED = 4, 3, 0.5, 10
@@ -160,6 +162,37 @@ def test_the_first_rows_of_a_person_count() -> None:
     few = [0, 1, 3, 4]
     capped = worked(site(x, y, persons, rows_per_person=2), STEP)
     assert torch.equal(capped, worked(site(x[few], y[few], persons[few]), STEP))
+
+
+def replied(held: Site, task: Task) -> Reply:
+    node = Node(held)
+    try:
+        return node.work(task, node.model.read())
+    finally:
+        node.close()
+
+
+def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
+    """In a slope that is paid for, and in a part of a secure sum."""
+    x, y, _ = rows([1] * 6)
+    each = torch.arange(6).repeat_interleave(9)
+    both = site(x, y, torch.arange(6)), site(x[each], y[each], each)
+    one, nine = (replied(held, replace(STEP, slope=True)).raw["slope"] for held in both)  # type: ignore[index]
+    assert float(one) > 1e-3
+    assert float(nine) == pytest.approx(float(one), rel=1e-3)
+    release = Release(All(), Flat(LEVEL), Gaussian(1.0), sums=Shared(2))
+    task = replace(STEP, samples=release, summed=Summed(1.0, 10.0, 3))
+    one, nine = (release.whole_sum(10.0, 3).total(replied(held, task).numbers) for held in both)  # type: ignore[arg-type]
+    assert np.abs(nine - one).max() < 1e-3, "the same noise"
+
+
+def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
+    x, y, persons = rows([3, 1, 5, 2])
+    survey, kept = MetricSurvey(1e-9, 2, 0, 4.0, 0.5), persons >= 2
+    everyone = replace(site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]))
+    found = answered(replace(everyone, declared=(DECLARED, 2), held_out=1), survey)
+    assert found == pytest.approx(answered(replace(site(x[kept], y[kept], persons[kept]), declared=(2,)), survey))
+    assert found != pytest.approx(answered(replace(everyone, declared=(2, 2)), survey))
 
 
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:
