@@ -40,6 +40,8 @@ from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release
 from dpfl.privacy.noise import Gaussian
 from dpfl.privacy.shared_noise import Shared
+from dpfl.run.folder import RunFolder
+from dpfl.server.summing import RoundSum
 from tests.cli.test_app import dpfl as command
 from tests.cli.test_app import refused
 from tests.conftest import MODEL, StopsAfter, small_federation, small_source
@@ -251,6 +253,33 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, ten: Fede
     assert events(resumed.folder) == events(whole.folder)
     with pytest.raises(DpflError, match="The experiment differs"):
         train(ten, ONE_STEP, resume=True, **{**options, "colluders": 0})
+
+
+def test_numbers_that_may_have_been_opened_are_never_sent_again(train: Train, ten: Federation, monkeypatch):
+    """Fault: a round made again after a crash, with one client less, had the same shares; the two sums differ by that client's
+    numbers alone, whose noise is a share. Made again, numbers have new noise and are paid for again."""
+    options, sums = {"rounds": 3, "aggregation": "secure", "survivors": 8}, []
+    update, kept = RoundSum.update, RunFolder.save_checkpoint
+
+    def seen(self: RoundSum, sent: dict[int, np.ndarray], *more: Any) -> Any:
+        sums.append(sent)
+        return update(self, sent, *more)
+
+    def crash(self: RunFolder, state: Any) -> None:
+        if state.round == 2:
+            raise KeyboardInterrupt
+        kept(self, state)
+
+    monkeypatch.setattr(RoundSum, "update", seen)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save_checkpoint", crash)
+        with pytest.raises(KeyboardInterrupt):
+            train(ten, ONE_STEP, **options)
+    losing(monkeypatch, 9)
+    resumed = train(ten, ONE_STEP, resume=True, **options)
+    assert [len(sent) for sent in sums] == [10, 10, 9, 9]
+    assert all((sums[1][client] != sums[2][client]).mean() > 0.9 for client in sums[2])
+    assert [sum(spent.values()) for spent in events(resumed.folder)] == [4] * 9 + [2]
 
 
 def test_from_an_experiment_to_a_verified_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -111,6 +111,8 @@ class Node:
             return Reply(task.client, refused=refusal)
         paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
+        if paid and task.summing:
+            name = self._not_sent_before(task, name)
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
             return self._reply(task, vector, randomness, correction)
@@ -311,6 +313,14 @@ class Node:
         if correction is not None:
             name.update(correction.contiguous().numpy().data)
         return name.hexdigest()
+
+    def _not_sent_before(self, task: Task, name: str) -> str:
+        """Numbers for a secure sum that are made again have new noise and are paid for again: once they are in two sums over
+        different clients, the difference shows whoever is in one of them with a share of the noise only."""
+        ledger, again = self.ledger(task.client), 0
+        while ledger.paid_for(f"{self.site.run}/{name}{f'/{again}' * bool(again)}"):
+            again += 1
+        return f"{name}/{again}" if again else name
 
     def _model_digest(self, vector: Tensor) -> str:
         """Of the model that came, whatever is said of it; to compare its bits with the last's costs a seventh of a digest."""

@@ -144,6 +144,11 @@ class Ledger:
             self._know(run)
             return int(connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
 
+    def paid_for(self, release: str) -> bool:
+        """Whether a value of this name was debited."""
+        with self._errors():
+            return self._connection.execute("SELECT 1 FROM debits WHERE release = ?", (release,)).fetchone() is not None
+
     def made_before(self, place: str, part: str) -> int:
         """How many others were made in the place of this part of a release that is paid for as a whole; now it is one."""
         with self._errors(), self._transaction() as connection:

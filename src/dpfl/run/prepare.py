@@ -383,4 +383,4 @@ def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, rando
         return None
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
-    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable else kept)
+    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable and not algorithm.sums else kept)
