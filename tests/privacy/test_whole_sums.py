@@ -97,6 +97,14 @@ def test_bits_follow_the_bound_and_what_does_not_fit_is_refused():
             WholeSum(*wrong)
 
 
+def test_noise_is_added_to_numbers_of_any_size():
+    """Fault: beyond 2^53 steps a sum in float64 swallowed the noise, of a number that fits into 64 bits, up to all of it."""
+    whole = WholeSum(1.0, bound=2.0**57, clients=2)
+    near, *far = (whole.numbers(np.full(1000, place), fixed()).view(np.int64) for place in (0.0, 2.0**50, -(2.0**57)))
+    for place, found in zip((2**54, -(2**61)), far, strict=True):
+        assert (found - place == near).all()
+
+
 def test_what_is_not_finite_has_its_noise_as_well():
     """Fault: not a number became the least of all whole numbers, whatever the noise."""
     whole = WholeSum(1.0, 1.0, 3)

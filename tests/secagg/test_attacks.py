@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.secagg import At, Group, Member, Opened, Refusal, Shown, Vote, Votes, session
-from dpfl.secagg.masks import digest
+from dpfl.secagg.masks import digest, mask
 from dpfl.secagg.shares import combine
 from tests.secagg.summing import at, begun, group, identity, met, numbers, summed
 
@@ -104,6 +104,20 @@ def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
         member.mask(At("another session", round + 1), values[OF.names[0]])
     with pytest.raises(Refusal, match="opened before"):
         member.agree(Shown(at(members, round, 1), OF.names, {}))
+
+
+@pytest.mark.parametrize("place", [(float("nan"), 0), (0, float("nan")), (1.5, 0), (True, 0), (-1, 0), ("7", 0)])
+def test_a_round_that_is_no_whole_number_is_no_place_of_a_sum(place):
+    """Fault: after a round that is not a number every round counted as later, so that masks of pairs were made twice."""
+    with pytest.raises(Refusal, match="whole numbers"):
+        At("session", *place)
+
+
+def test_masks_of_other_bits_have_nothing_in_common():
+    """Fault: halves of a number of 64 bits had the masks of two of 32, so that a server that tells one client to send these
+    could take its masks away with the others' halves."""
+    here, seed = At("session", 1), bytes(16)
+    assert not set(mask(seed, here, 40, 32).tolist()) & set(mask(seed, here, 20, 64).view("<u4").tolist())
 
 
 def test_an_older_sum_is_closed_once_a_newer_has_begun(members):

@@ -85,8 +85,8 @@ class WholeSum:
             block -= whole
             bits = np.frombuffer(stream.update(bytes(8 * (len(block) + len(block) % 2))), np.uint64)
             block += standard_normal(bits)[: len(block)] * self.steps
-            whole += np.rint(block, out=block)
-            found[start : start + _BLOCK] = whole.astype(np.int64).astype(self.kind)
+            exact = whole.astype(np.int64) + np.rint(block, out=block).astype(np.int64)  # float64 ends at 2^53
+            found[start : start + _BLOCK] = exact.astype(self.kind)
         return found
 
     def total(self, numbers: Whole) -> Real:

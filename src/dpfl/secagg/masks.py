@@ -30,7 +30,7 @@ def pair_seed(agreed: bytes, at: At, one: str, other: str) -> bytes:
 
 
 def mask(seed: bytes, at: At, size: int, bits: int) -> Whole:
-    key = derived(seed, at.words("mask"), 32)
+    key = derived(seed, at.words("mask", str(bits)), 32)
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size * bits // 8))
     return np.frombuffer(stream, _unsigned(bits))
 

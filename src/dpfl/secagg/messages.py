@@ -32,6 +32,10 @@ class At:
     round: int
     attempt: int = 0
 
+    def __post_init__(self) -> None:
+        if not all(type(number) is int and number >= 0 for number in self.place):
+            raise Refusal("The round and the attempt of a sum are whole numbers, from 0; what is not has no order.")
+
     @property
     def place(self) -> tuple[int, int]:
         return self.round, self.attempt
