@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
+from dpfl.models.architectures import build_cnn
 
 BATCH, WIDTH, HIDDEN, PLACES, TOKENS = 256, 40, 64, 12, 32
 ROUNDS, STEPS = 25, 5
@@ -30,21 +32,25 @@ def mlp(outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, outputs))
 
 
-def step(module: nn.Module, task: tasks.Task, x: Tensor, y: Tensor) -> Callable[[], object]:
-    gradients = ClippedGradients(FlatModel(module, task))
+def step(module: nn.Module, x: Tensor, y: Tensor, task: tasks.Task | None = None) -> Callable[[], object]:
+    gradients = ClippedGradients(FlatModel(module, task) if task else FlatModel(module))
     return lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0))
 
 
-def quickest(steps: list[Callable[[], object]]) -> list[float]:
-    """Seconds of the processor a step, the least of several rounds in turn: what else the machine does hardly counts."""
-    found = [float("inf")] * len(steps)
+def times(steps: list[Callable[[], object]]) -> list[list[float]]:
+    """Seconds of the processor a step, several rounds in turn: what else the machine does hardly counts."""
+    found: list[list[float]] = [[] for _ in steps]
     for _ in range(ROUNDS):
-        for number, one in enumerate(steps):
+        for one, seconds in zip(steps, found, strict=True):
             start = time.process_time()
             for _ in range(STEPS):
                 one()
-            found[number] = min(found[number], (time.process_time() - start) / STEPS)
+            seconds.append((time.process_time() - start) / STEPS)
     return found
+
+
+def quickest(steps: list[Callable[[], object]]) -> list[float]:
+    return [min(seconds) for seconds in times(steps)]
 
 
 def main() -> None:
@@ -62,25 +68,38 @@ def main() -> None:
     ]
     for task, labels in given:
         least = max(task.outputs, 2)
-        plain = step(mlp(least), tasks.MultiClass(least), x, torch.arange(BATCH) % least)
-        own, other = quickest([step(mlp(task.outputs), task, x, task.labels(labels)), plain])
+        plain = step(mlp(least), x, torch.arange(BATCH) % least, tasks.MultiClass(least))
+        own, other = quickest([step(mlp(task.outputs), x, task.labels(labels), task), plain])
         print(f"{task!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy")
-    for most in (1, 5, 20):
-        _persons(x, most)
+    for name, (module, shape) in _models().items():
+        for most in (1, 5, 20):
+            _persons(name, module, shape, most)
     words = torch.arange(BATCH * PLACES).view(BATCH, PLACES) % TOKENS
-    pair = (step(Words(True), tasks.NextToken(TOKENS), words, words.roll(1, 1)), _flat_tokens(words))
+    pair = (step(Words(True), words, words.roll(1, 1), tasks.NextToken(TOKENS)), _flat_tokens(words))
     own, other = quickest(list(pair))
     print(f"{tasks.NextToken(TOKENS)!s:60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy at every place")
 
 
-def _persons(x: Tensor, most: int) -> None:
+def _models() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
+    """With the shape of their batch: the small one above, and three of those that are trained."""
+    return {
+        f"mlp {WIDTH}-{HIDDEN}-2": (mlp(2), (BATCH, WIDTH)),
+        "mlp 784-128-10": (nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)), (256, 784)),
+        "cnn": (build_cnn((1, 28, 28), 10, "tanh"), (64, 1, 28, 28)),
+        "linear 20-2": (nn.Linear(20, 2), (1000, 20)),
+    }
+
+
+def _persons(name: str, module: nn.Module, shape: tuple[int, ...], most: int) -> None:
     """Rows of persons who have 1 to `most` of them, against the same rows each by itself."""
-    sizes = torch.randint(1, most + 1, (BATCH,), generator=torch.Generator().manual_seed(1))
-    whose, y = torch.repeat_interleave(sizes)[:BATCH], torch.arange(BATCH) % 2
-    gradients = ClippedGradients(FlatModel(mlp(2), tasks.MultiClass(2)))
-    plain = step(mlp(2), tasks.MultiClass(2), x, y)
-    own, other = quickest([lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0), whose), plain])
-    print(f"{f'persons of 1 to {most} rows':60} {1e3 * own:7.3f} ms  {own / other:5.2f} x cross-entropy of the rows")
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    sizes = torch.randint(1, most + 1, shape[:1], generator=torch.Generator().manual_seed(1))
+    whose, y = torch.repeat_interleave(sizes)[: len(x)], torch.arange(len(x)) % 2
+    gradients = ClippedGradients(FlatModel(module))
+    own, other = times([lambda: gradients(x, y, lambda norms: 1 / norms.clamp_min(1.0), whose), step(module, x, y)])
+    ratio = median(a / b for a, b in zip(own, other, strict=True))
+    line = f"{name}, {len(x)} rows, persons of 1 to {most}"
+    print(f"{line:60} {1e3 * median(own):7.3f} ms  {ratio:5.2f} x cross-entropy of the rows")
 
 
 def _flat_tokens(words: Tensor) -> Callable[[], object]:

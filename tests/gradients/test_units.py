@@ -16,6 +16,7 @@ from dpfl.gradients.chain import ChainPass
 from dpfl.gradients.clipped import ClippedGradients, NonFinite
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.spread import Spread
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
 from tests.gradients import test_tasks as of_tasks
@@ -103,19 +104,28 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("small", [0, 1 << 30])
+def take(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """How the gradients of a linear layer are summed over the rows of a unit, whatever their size."""
+    monkeypatch.setattr(rules, "_TINY", 1 << 30 if way == "rows" else 0)
+    monkeypatch.setattr(rules, "_SMALL", 1 << 30 if way == "units" else 0)
+    monkeypatch.setattr(Spread, "banded", lambda *_: way == "band")
+
+
+WAYS = ("rows", "units", "places", "band")
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(monkeypatch: pytest.MonkeyPatch, name: str, small: int) -> None:
-    """The rows of a unit filled up before the model, or layer by layer."""
-    monkeypatch.setattr(clipped, "_SMALL", small)
+def test_every_rule_clips_the_mean_over_the_rows_of_a_unit(monkeypatch: pytest.MonkeyPatch, name: str, way: str) -> None:
+    """Written out for rows or units, or compared: padded, or in a band."""
+    take(monkeypatch, way)
     make, shape = LAYERS[name]
     found = check(make(), *batch(ROWS, *shape))
     assert isinstance(found._pass, RowPass if name == "no rule" else LayerPass)
 
 
 @pytest.mark.parametrize("inner", [nn.GRU, nn.LSTM, nn.RNN, "attention", nn.Identity])
-def test_sequences_and_words(monkeypatch: pytest.MonkeyPatch, inner: object) -> None:
-    monkeypatch.setattr(clipped, "_SMALL", 0)
+def test_sequences_and_words(inner: object) -> None:
     made = nn.MultiheadAttention(6, 2, batch_first=True) if inner == "attention" else inner(6, 6, batch_first=True)  # type: ignore[operator]
     x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
     assert isinstance(check(Words(made), x, y)._pass, LayerPass)
@@ -125,7 +135,6 @@ def test_sequences_and_words(monkeypatch: pytest.MonkeyPatch, inner: object) -> 
 @pytest.mark.parametrize("words", [0, 1 << 30])
 def test_written_out_or_compared(monkeypatch: pytest.MonkeyPatch, small: int, words: int) -> None:
     monkeypatch.setattr(rules, "_SMALL", small)
-    monkeypatch.setattr(clipped, "_SMALL", 0)
     monkeypatch.setattr(rules, "_MOST_WORDS", words)
     x, y = torch.randint(0, 7, (ROWS, 4), generator=torch.Generator().manual_seed(3)), torch.arange(ROWS) % CLASSES
     check(Words(nn.Identity()), x, y)
@@ -181,14 +190,14 @@ def test_a_row_by_itself_is_a_unit_to_the_last_bit() -> None:
     assert torch.equal(computed(x, y, clip(0.1), torch.arange(ROWS)).total, computed(x, y, clip(0.1)).total)
 
 
-@pytest.mark.parametrize("small", [0, 1 << 30])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("chunk", [2, 100])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["mlp", "convolution", "no rule"])
 def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(
-    monkeypatch: pytest.MonkeyPatch, name: str, bad: float, chunk: int, small: int
+    monkeypatch: pytest.MonkeyPatch, name: str, bad: float, chunk: int, way: str
 ) -> None:
-    monkeypatch.setattr(clipped, "_SMALL", small)
+    take(monkeypatch, way)
     make, shape = LAYERS[name]
     module, (x, y) = make(), batch(ROWS, *shape)
     rows = one_by_one(module, x, y)
@@ -201,14 +210,14 @@ def test_a_unit_with_a_row_that_is_not_finite_counts_as_nothing(
     assert torch.isfinite(torch.cat([part for _, part in computed.unit_rows(x, y, whose())])).all()
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("of_one", [2, 4])
 @pytest.mark.parametrize("name", ["linear", "convolution"])
 def test_rows_that_cancel_within_a_unit_are_rounded_within_its_clip(
-    monkeypatch: pytest.MonkeyPatch, name: str, of_one: int
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch, name: str, of_one: int, way: str
+) -> None:
     """A unit of far rows whose mean is next to nothing: its norm says nothing of what they do to the digits of all others."""
-    monkeypatch.setattr(clipped, "_SMALL", 0)
-    monkeypatch.setattr(rules, "_SMALL", 0)
+    take(monkeypatch, way)
     for seed in range(12):
         torch.manual_seed(seed)
         first = nn.Linear(40, 2) if name == "linear" else nn.Conv2d(3, 8, 3, padding=1)

@@ -19,16 +19,13 @@ from dpfl.gradients.losses import Loss, gradients_of, mean_loss
 from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.products import SampleGradient, Unsupported, squares_of
 from dpfl.gradients.row_pass import RowPass
-from dpfl.gradients.spread import Array, Spread, chunk_of, together
+from dpfl.gradients.spread import Array, Spread, alike, chunk_of
 from dpfl.models import FlatModel, refuse_batch_statistics
 
 _log = logging.getLogger("dpfl")
 
 # How many numbers of written-out gradients may be held at a time.
 _ROWS_BLOCK = 1 << 26
-
-# Gradients of all units of a chunk, in numbers, up to which a model is small: what is padded then costs less than to pad.
-_SMALL = 1 << 18
 
 _NOT_FINITE = "The model's weights are not finite; lower the learning rate."
 
@@ -78,8 +75,9 @@ class ClippedGradients:
         `whose` says which unit each row is of: 0, 1, 2, ..., ascending; without it, every row is one.
         """
         part = partial(self._part, factors=factors)
-        if whose is not None:
-            return self._in_place(list(self._unit_parts(x, y, whose, self._chunk, part, partial(self._alone, factors=factors))))
+        if whose is not None and len(sizes := _checked_sizes(whose, len(x))) < len(x):
+            alone = partial(self._alone, factors=factors)
+            return self._in_place(list(self._unit_parts(x, y, sizes, self._chunk, part, alone)))
         parts = [part for _, part in self._parts(x, y, self._chunk, part)]
         return parts[0] if len(parts) == 1 else self._joined(parts)
 
@@ -89,7 +87,8 @@ class ClippedGradients:
 
     def unit_rows(self, x: Tensor, y: Tensor, whose: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Units of the batch with their gradients, the means over their rows."""
-        return self._unit_parts(x, y, whose, self._row_chunk, self._written_out, lambda x, y: self._mean(x, y)[1][None])
+        sizes = _checked_sizes(whose, len(x))
+        return self._unit_parts(x, y, sizes, self._row_chunk, self._written_out, lambda x, y: self._mean(x, y)[1][None])
 
     def _parts(self, x: Tensor, y: Tensor, chunk: int, part: Callable[[Tensor, Tensor], T]) -> Iterator[tuple[slice, T]]:
         """A result for each chunk of the batch, by the fallback from the first one on that needs it."""
@@ -107,29 +106,23 @@ class ClippedGradients:
             done = rows.stop
 
     def _unit_parts(
-        self, x: Tensor, y: Tensor, whose: Tensor, chunk: int, part: Callable[..., T],
+        self, x: Tensor, y: Tensor, sizes: Array, chunk: int, part: Callable[..., T],
         alone: Callable[[Tensor, Tensor], T],
     ) -> Iterator[tuple[Tensor, T]]:  # fmt: skip
         """A result for each chunk of whole units; a unit with more rows than are written out at a time comes alone."""
         self._check(x, y)
-        sizes = _checked_sizes(whose, len(x))
-        if len(sizes) == len(x):
-            for own, found in self._parts(x, y, chunk, partial(part, spread=None)):
-                yield torch.arange(own.start, own.stop), found
-            return
         rows: slice | Tensor
-        left = np.argsort(sizes, kind="stable")
+        starts = sizes.cumsum() - sizes
+        as_they_come = alike(sizes, self._row_chunk)
+        left = np.arange(len(sizes)) if as_they_come else np.argsort(sizes, kind="stable")
         while len(left):
             most = self._row_chunk if isinstance(self._pass, RowPass) else chunk
-            if len(left) == len(sizes) and together(sizes, most, self._row_chunk):
-                units, rows, spread = np.arange(len(sizes)), slice(None), Spread(whose.numpy(), sizes, self._row_chunk)
+            units = left[: chunk_of(sizes[left], most, self._row_chunk)]
+            spread = Spread(sizes[units], self._row_chunk)
+            if as_they_come:
+                rows = slice(int(starts[units[0]]), int(starts[units[0]]) + len(spread.group))
             else:
-                units = left[: chunk_of(sizes[left], most, self._row_chunk)]
-                spread = Spread(np.repeat(np.arange(len(units)), sizes[units]), sizes[units], self._row_chunk)
-                rows = torch.from_numpy((sizes.cumsum() - sizes)[units][spread.group] + spread.places_within)
-            if not spread.even and len(spread) * self.model.layout.trainable <= _SMALL:
-                filled, spread = spread.evened()
-                rows = filled if isinstance(rows, slice) else rows[filled]
+                rows = torch.from_numpy(starts[units][spread.group] + spread.places_within)
             try:
                 found = part(x[rows], y[rows], spread=spread) if spread.most <= self._row_chunk else alone(x[rows], y[rows])
             except Unsupported as reason:
@@ -249,9 +242,10 @@ class ClippedGradients:
         if len(parts) == 1:
             return parts[0][1]
         found = self._joined([part for _, part in parts])
-        if not parts:
+        units = np.concatenate([np.zeros(0, np.int64), *(units.numpy() for units, _ in parts)])
+        if (units[1:] > units[:-1]).all():
             return found
-        order = torch.cat([units for units, _ in parts]).argsort()
+        order = torch.from_numpy(units.argsort())
         return ClippedSum(found.total, found.norms[order], found.losses[order])
 
 
@@ -272,7 +266,7 @@ def _finite(numbers: Tensor, losses: Tensor) -> Tensor:
 def _checked_sizes(whose: Tensor, rows: int) -> Array:
     """How many rows each unit has."""
     group = whose.numpy()
-    if len(group) != rows or (np.diff(group) < 0).any() or not (sizes := np.bincount(group)).all():
+    if len(group) != rows or (group[1:] < group[:-1]).any() or not (sizes := np.bincount(group)).all():
         raise DpflError("The units of a batch are numbered 0, 1, 2, ..., one number a row, in ascending order.")
     return sizes
 

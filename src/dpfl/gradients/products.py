@@ -66,8 +66,12 @@ def outer(x: Tensor, g: Tensor) -> SampleGradient:
     return SampleGradient(
         (squares_of(x) + x.shape[1] * _SMALLEST) * (squares_of(g) + g.shape[1] * _SMALLEST),
         lambda weights: ((g * weights[:, None]).T @ x).flatten(),
-        lambda block: (g[block].unsqueeze(2) * x[block].unsqueeze(1)).flatten(1),
+        lambda block: outer_products(x[block], g[block]),
     )
+
+
+def outer_products(x: Tensor, g: Tensor) -> Tensor:
+    return (g.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
 
 
 def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> SampleGradient:
@@ -83,10 +87,15 @@ def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> SampleGradient:
     return products(g.unsqueeze(1), lambda block, _: x[block].unsqueeze(1), x.shape[-1], weighted)
 
 
+def compared(pairs: int, gradients: int, height: int, width: int) -> bool:
+    """Whether to compare pairs of terms moves less data than to write out the gradients."""
+    return pairs * (height + width) <= _GRAM_ADVANTAGE * gradients * height * width
+
+
 def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor], Tensor]) -> SampleGradient:
     """Gradients left^T right, from left (B, G, T, r) and right(block, out) (b, G, T, width)."""
     samples, groups, terms, height = left.shape
-    ghost = terms * terms * (height + width) <= _GRAM_ADVANTAGE * height * width
+    ghost = compared(terms * terms, 1, height, width)
     keep = not ghost and samples * groups * height * width <= _KEEP
     step = min(samples, max(1, _BLOCK // (groups * width * (terms if ghost else max(terms, height)))))
     blocks = [slice(start, min(start + step, samples)) for start in range(0, samples, step)]

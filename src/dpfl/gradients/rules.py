@@ -9,7 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.gradients.convolution import convolution_weight
-from dpfl.gradients.products import SampleGradient, Unsupported, covering, outer, sum_of_outer, written_out
+from dpfl.gradients.products import (
+    SampleGradient,
+    Unsupported,
+    covering,
+    outer,
+    outer_products,
+    sum_of_outer,
+    written_out,
+)
 from dpfl.gradients.spread import Spread
 
 LayerGradients = dict[str, SampleGradient]
@@ -19,8 +27,10 @@ Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
 _WORD_PAIRS = 1 << 22
 # Of a unit, whose square is what is compared; with more words, the gradients of its rows are written out.
 _MOST_WORDS = 1 << 11
-# Gradients of all units of a chunk that are written out sooner than their places are compared.
+# Numbers: gradients of all units of a chunk that are written out sooner than their rows are compared, and gradients of all rows
+# that are written out and summed sooner than the rows of units are padded.
 _SMALL = 1 << 18
+_TINY = 1 << 16
 
 
 def _trained(module: nn.Module, weight: Callable[[], SampleGradient], bias: Callable[[], Tensor]) -> LayerGradients:
@@ -125,12 +135,23 @@ def of_units(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, spread: Spread
     """The rows of a unit as places of one sample, where the layer has places and its own batch dimension; else summed."""
     if spread is None or spread.single:
         return rule(module, x, g)
-    if rule is linear and x.dim() >= 2:
+    if rule is linear and x.dim() == 2:
+        return _trained(module, lambda: _outer_of_units(x, g, spread), lambda: spread.sums(g))
+    if rule is linear and x.dim() > 2:
         inputs, outputs = places(x, g, spread)
         return _trained(module, lambda: sum_of_outer(inputs, outputs, _SMALL), lambda: outputs.sum(1))
     if rule is embedding and spread.most * x[0].numel() <= _MOST_WORDS:
         return rule(module, spread.filled(x), spread.padded(g))
     return {name: spread.summed(gradient) for name, gradient in rule(module, x, g).items()}
+
+
+def _outer_of_units(x: Tensor, g: Tensor, spread: Spread) -> SampleGradient:
+    height, width = g.shape[1], x.shape[1]
+    if len(x) * height * width <= _TINY:
+        return written_out(spread.sums(outer_products(x, g)))
+    if len(spread) * height * width <= _SMALL or not spread.banded(height, width):
+        return sum_of_outer(*places(x, g, spread), _SMALL)
+    return spread.outer(x, g)
 
 
 def places(x: Tensor, g: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 # Numbers that are held between steps; what a step needs beyond them is allocated and freed.
 _LARGEST = 1 << 26
+# Numbers: what is given out begins at a multiple, so that it can hold float64 too.
+_ALIGNED = 16
 
 
 class Scratch:
@@ -36,12 +38,12 @@ class Scratch:
             _current.reset(token)
 
     def take(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        size = prod(shape)
-        self._used += size
+        start, size = self._used, prod(shape)
+        self._used = start + -(-size // _ALIGNED) * _ALIGNED
         self._peak = max(self._peak, self._used)
         if like.dtype != self._buffer.dtype or like.device != self._buffer.device or self._used > len(self._buffer):
             return like.new_empty(shape)
-        return self._buffer[self._used - size : self._used].view(shape)
+        return self._buffer[start : start + size].view(shape)
 
     @contextmanager
     def inner(self) -> Iterator[None]:

@@ -1,22 +1,22 @@
 """Units of several rows: a person's gradient is the mean over their rows, and is clipped as one vector.
 
 A pass weighs each row by 1 / (rows of its unit), so that the gradient of a unit is the sum over its rows. Where a layer has
-places, the rows of a unit are places of one sample; elsewhere they are written out, some at a time, and summed.
+places, the rows of a unit are places of one sample; where its gradients are outer products, norms come from a band of Gram
+matrices; elsewhere gradients are written out, some at a time, and summed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.gradients.products import SampleGradient, covering, squares_of
-
-Array = np.ndarray[Any, Any]
+from dpfl.gradients.band import Array, Band
+from dpfl.gradients.products import SampleGradient, compared, covering, outer_products, squares_of
 
 _PADDING = 3
 """A chunk may be padded to this many times its rows."""
@@ -24,19 +24,21 @@ _PADDING = 3
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Which unit each row of a chunk is of (ascending, from 0, none left out), and how many rows may be written out at a time.
+    """How many rows each unit of a chunk has, which lie together, and how many rows may be written out at a time.
 
     The rows of a unit are counted in numpy, whose small operations cost a fifth of torch's.
     """
 
-    group: Array
     sizes: Array
     block: int
-    weights: Tensor | None = None
-    """Of the rows, where some stand for none."""
 
     def __len__(self) -> int:
         return len(self.sizes)
+
+    @cached_property
+    def group(self) -> Array:
+        """Which unit each row is of: 0, 1, 2, ..., ascending."""
+        return np.repeat(np.arange(len(self)), self.sizes)
 
     @cached_property
     def single(self) -> bool:
@@ -54,8 +56,6 @@ class Spread:
     @cached_property
     def shares(self) -> Tensor:
         """1 / n for each row of a unit of n."""
-        if self.weights is not None:
-            return self.weights
         return torch.from_numpy((1 / self.sizes).astype(np.float32)[self.group])
 
     @cached_property
@@ -74,12 +74,9 @@ class Spread:
         within = np.minimum(place, self.sizes[:, None] - 1) + (self.ends - self.sizes)[:, None]
         return torch.from_numpy(within.ravel()), torch.from_numpy((place < self.sizes[:, None]).astype(np.float32).ravel())
 
-    def evened(self) -> tuple[Tensor, Spread]:
-        """Rows for units of one size, the last of a unit standing for those that it lacks, without weight; a small model sees
-        them sooner than each of its layers is padded."""
-        rows, kept = self._filled
-        weights = self.shares[rows] * kept
-        return rows, Spread(np.repeat(np.arange(len(self)), self.most), np.full(len(self), self.most), self.block, weights)
+    @cached_property
+    def band(self) -> Band:
+        return Band(self.group, len(self), self.most)
 
     @property
     def even(self) -> bool:
@@ -102,8 +99,7 @@ class Spread:
     def one(self, unit: int) -> tuple[slice, Spread]:
         """A unit by itself: its rows."""
         rows = slice(int(self.ends[unit] - self.sizes[unit]), int(self.ends[unit]))
-        weights = None if self.weights is None else self.weights[rows]
-        return rows, Spread(self.group[rows] - unit, self.sizes[unit : unit + 1], self.block, weights)
+        return rows, Spread(self.sizes[unit : unit + 1], self.block)
 
     def _blocks(self) -> list[slice]:
         """Units, some at a time, with no more rows than may be written out, or one unit."""
@@ -115,32 +111,44 @@ class Spread:
             first = last
         return found
 
-    def _written(self, gradient: SampleGradient, units: slice) -> Tensor:
+    def _written(self, of_rows: Callable[[slice], Tensor], units: slice) -> Tensor:
         """The gradients of these units, from those of their rows."""
         first, last, _ = units.indices(len(self))
         rows = slice(int(self.ends[first - 1]) if first else 0, int(self.ends[last - 1]))
-        return Spread(self.group[rows] - first, self.sizes[first:last], self.block).sums(gradient.rows(rows))
+        return Spread(self.sizes[first:last], self.block).sums(of_rows(rows))
 
     def summed(self, gradient: SampleGradient) -> SampleGradient:
         """The gradients of units, from those of rows, which may cancel within a unit and are rounded in the sum of all."""
-        squares = torch.cat([squares_of(self._written(gradient, units)) for units in self._blocks()])
+        squares = torch.cat([squares_of(self._written(gradient.rows, units)) for units in self._blocks()])
         return SampleGradient(
             covering(squares, self.sums(gradient.squares.sqrt())),
             lambda weights: gradient.weighted(weights[self.whose]),
-            lambda units: self._written(gradient, units),
+            lambda units: self._written(gradient.rows, units),
         )
+
+    def outer(self, x: Tensor, g: Tensor) -> SampleGradient:
+        """Gradients of units g^T x, from x (rows, in) and g (rows, out): norms by the band, sums by one product of all rows."""
+        return SampleGradient(
+            self.band.squares(x, g),
+            lambda weights: ((g * weights[self.whose].unsqueeze(1)).T @ x).flatten(),
+            lambda units: self._written(lambda rows: outer_products(x[rows], g[rows]), units),
+        )
+
+    def banded(self, height: int, width: int) -> bool:
+        return compared(len(self.group) * self.most, len(self), height, width)
 
 
 def chunk_of(sizes: Array, most: int, largest: int) -> int:
-    """How many of the first units, of ascending sizes, are taken together: at least one, else as many as have `most` rows, are
-    alike enough to be padded, and have no more rows than the `largest` that is not taken alone."""
-    ends = sizes.cumsum()
-    padded = np.arange(1, len(sizes) + 1) * sizes
-    fits = (ends <= most) & (padded <= _PADDING * ends) & (sizes <= largest)
-    return max(1, len(sizes) if fits.all() else int(fits.argmin()))
+    """How many of the first units are taken together: at least one, else as many as have `most` rows, are alike enough to be
+    padded, and have no more rows than the `largest` that is not taken alone."""
+    if sizes.sum() <= most and alike(sizes, largest):
+        return len(sizes)
+    ends, longest = sizes.cumsum(), np.maximum.accumulate(sizes)
+    fits = (ends <= most) & (np.arange(1, len(sizes) + 1) * longest <= _PADDING * ends) & (longest <= largest)
+    return max(1, int(fits.nonzero()[0].max(initial=0)) + 1)
 
 
-def together(sizes: Array, most: int, largest: int) -> bool:
-    """Whether one chunk holds all units as they are."""
-    rows, longest = int(sizes.sum()), int(sizes.max())
-    return rows <= most and longest <= largest and len(sizes) * longest <= _PADDING * rows
+def alike(sizes: Array, largest: int) -> bool:
+    """Whether units are taken as they come, and not by their sizes."""
+    longest = int(sizes.max(initial=0))
+    return longest <= largest and len(sizes) * longest <= _PADDING * int(sizes.sum())
