@@ -36,6 +36,7 @@ from dpfl.privacy import (
 from dpfl.privacy.clip import Model
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers, ledger_path
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
 from dpfl.tasks import MultiClass
 
@@ -292,6 +293,31 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
     assert apart > 10 * upload.moves
     noise = sent("c", 0, replace(task, upload=replace(upload, noise=Gaussian(1.0)))).std()
     assert noise > apart
+
+
+class Mixing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x - x.mean(0))
+
+
+def test_a_metric_of_a_model_that_mixes_samples_is_refused(tmp_path: Path) -> None:
+    """One sample would move what all the others count with."""
+    asked = replace(PRIVATE, steps=0, samples=None, survey=MetricSurvey(1.0, 2, 0, 4.0, 0.0))
+    with pytest.raises(DpflError, match="mixes the samples"):
+        work(site(tmp_path, Mixing()), asked, start(Mixing()))
+
+
+def test_the_noise_covers_the_difference_of_a_clipped_model_to_a_long_one(tmp_path: Path) -> None:
+    """Two models inside the clip are twice its level apart; so far from where they began, float32 knows neither."""
+    upload = Upload(clip=Model(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    began = torch.full((SIZE,), 1e6)
+    reply = work(site(tmp_path), replace(PLAIN, upload=upload, samples=None), began)
+    assert reply.update is not None
+    assert float((reply.update + began).std()) > 2.0 + 2.0**-22 * float(began.norm())
 
 
 def test_two_runs_with_one_seed_on_one_ledger_never_share_their_noise(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dpfl.node.optimisers import Adam
 from dpfl.node.service import Service
 from dpfl.node.statement import check
 from dpfl.node.task import Local
-from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
+from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release, accountant
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
@@ -336,6 +336,15 @@ def test_a_run_and_a_year_have_limits_of_their_own(opened: Open, limit: str) -> 
         assert node(other).head["left"] > 0
     else:
         unmoved(node, other, "over-budget")
+
+
+def test_a_run_s_own_epsilon_is_a_limit_too(opened: Open) -> None:
+    """However much the policy would allow."""
+    node, own = opened(), accountant("rdp").epsilon({EVENT: 2 * STEPS}, 1e-5)
+    assert node(join(replace(PROPOSAL, epsilon=own * 1.001))).head["left"] == 2 * STEPS
+    for number in range(2):
+        assert node(work(round_of(number))).head["kind"] == "reply"
+    unmoved(node, work(round_of(2)), "over-budget")
 
 
 def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(node: Asked, opened: Open) -> None:

@@ -19,6 +19,7 @@ from dpfl import tasks
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
+from dpfl.gradients.mixing import refuse_mixing
 from dpfl.models import Buildable, FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.node.drift import Drift
@@ -225,6 +226,8 @@ class Node:
 
     def _answer(self, task: Task, survey: AnySurvey, vector: Tensor, randomness: Randomness) -> np.ndarray:
         self.model.load(vector)
+        if task.measures:
+            refuse_mixing(self.model, self.site.x[:0])
         held = self._asked_of(task)
         asked = Questioned(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
         return survey.ask(asked, _keyed(randomness, task, "survey"))

@@ -53,9 +53,11 @@ ROUNDING = 2.0**-21
 
 def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
     """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
-    and who sent that can have it as long as it likes, with every number at the edge of another. Not where the clip of the
-    upload bounds them by itself."""
+    and who sent that can have it as long as it likes, with every number at the edge of another. So is the difference to it of a
+    clipped model. Not where the clip is of the update itself, and its noise for all that is inside."""
     samples, upload = task.samples, task.upload
+    if upload is not None and upload.clip.bounds == "model":
+        return ROUNDING * (float(model.double().norm()) + upload.clip.level)
     if upload is None or samples is None or upload.covers(upload.apart):
         return 0.0
     step = task.local.optimiser.rate * (samples.clip.level + (0.0 if added is None else float(added.double().norm())))
