@@ -118,6 +118,21 @@ def test_the_noise_of_the_sum_is_what_is_stated(
     assert low < (noise**2).sum() / (variance * 10.0**2) < high
 
 
+def test_every_share_of_the_noise_is_new(train: Train, ten: Federation, monkeypatch):
+    """Of every client in every round: where nothing but noise is seen, what was sent has nothing in common."""
+    sent: list[np.ndarray] = []
+    update = RoundSum.update
+
+    def seen(self: RoundSum, numbers: dict[int, np.ndarray], *more: Any) -> Any:
+        sent.extend(numbers[client].view(np.int32).astype(float) for client in numbers)
+        return update(self, numbers, *more)
+
+    monkeypatch.setattr(RoundSum, "update", seen)
+    train(ten, ALL_NOISE, rounds=2, aggregation="secure")
+    alike = np.corrcoef(sent) - np.eye(20)
+    assert np.abs(alike).max() < 5 / math.sqrt(len(sent[0]))
+
+
 def last(result: dpfl.Result) -> np.ndarray:
     return parameters_to_vector(result.module.parameters()).detach().double().numpy()
 

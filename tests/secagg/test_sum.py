@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 
 from dpfl.errors import DpflError
 from dpfl.secagg import Group, Member, Opened, Repeat
+from dpfl.secagg.masks import mask
 from dpfl.secagg.shares import added_bytes
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
 
@@ -86,9 +87,21 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
     assert np.array_equal(known[one] + known[other], values[one] + values[other])
 
 
-def mask_of(sum, name):
-    from dpfl.secagg.masks import mask
+def test_every_pair_has_a_mask_as_the_paper_writes_it(runs):
+    """y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), term by term: of a pair that both leave out the sum
+    shows nothing."""
+    of, members = runs[5, 4, 1]
+    here, values = at(members, next(ROUNDS)), numbers(of)
+    for name, member in members.items():
+        rest = member.mask(here, values[name]).numbers - values[name]
+        assert len(set(member._sum.seeds.values())) == len(of.names)
+        for other, seed in member._sum.seeds.items():
+            term = mask(seed, here, len(rest), 32)
+            rest = rest + term if other < name else rest - term
+        assert not rest.any()
 
+
+def mask_of(sum, name):
     return mask(sum._seed(name, name), sum._at, sum._size, 32)
 
 
