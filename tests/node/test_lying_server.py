@@ -82,3 +82,19 @@ def test_a_size_that_was_declared_under_another_policy_is_not_taken_for_exact(op
     again = opened(tell={"size": "exact"}, limits=limits)
     assert again.refused(work(replace(TASK, samples=samples))) == "size-not-exact"
     assert again.spent() == {}
+
+
+def test_a_run_that_a_changed_policy_no_longer_allows_is_not_worked_for(opened: Open) -> None:
+    node = opened()
+    node(join())
+    node(work())
+    spent = node.spent()
+    for changes, reason in (
+        ({"allow": {"systems": ["fedavg"]}}, "system-not-allowed"),
+        ({"allow": {"models": ["linear"]}}, "model-not-allowed"),
+        ({"allow": {"least_noise_multiplier": 1.1}}, "too-little-noise"),
+    ):
+        node.service.close()
+        node = opened(**changes)
+        assert node.refused(work(round_of(1))) == reason
+    assert node.spent() == spent
