@@ -218,6 +218,22 @@ def test_clients_pay_from_their_own_ledgers_and_draw_themselves(train: Train, te
     assert not any("learns who else was" in fact for fact in shared.privacy.assumptions)
 
 
+def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, monkeypatch):
+    """A fifth of them in every round, by coins of their own: the others send their noise alone."""
+    drawn: list[int] = []
+    update = RoundSum.update
+
+    def seen(self: RoundSum, sent: dict[int, np.ndarray], *more: Any) -> Any:
+        lengths = [np.linalg.norm(self.whole.total(sent[client])) for client in range(10)]
+        drawn.append(sum(2**n for n, length in enumerate(lengths) if length > 5 * self.whole.share * len(sent[0]) ** 0.5))
+        return update(self, sent, *more)
+
+    monkeypatch.setattr(RoundSum, "update", seen)
+    train(ten, dp_fedavg(cohort=2, noise_multiplier=1e-3, clip=1e-2, tau=1), rounds=10, aggregation="secure")
+    assert 8 < sum(some.bit_count() for some in drawn) < 34  # binomial of 100 and 1/5: 1e-3 outside
+    assert len(set(drawn)) > 5
+
+
 def test_the_rate_is_planned_for_the_noise_that_there_is():
     planned = [
         with_planned_rate(algorithm, Budget(rounds=10), [100] * 10, 1000).local.optimiser.rate
