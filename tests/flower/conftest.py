@@ -88,7 +88,7 @@ class Federation:
         return self.got.pop(ticket)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     made = Federation(tmp_path_factory.mktemp("federation"))
     try:
