@@ -63,8 +63,8 @@ def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
 def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Node._upload
 
-    def telling(self: Node, task, vector, generator):
-        update, _ = honest(self, task, vector, generator)
+    def telling(self: Node, task, vector, generator, added):
+        update, _ = honest(self, task, vector, generator, added)
         return update, bool((self.model.vector - vector).norm() <= task.upload.clip.level)
 
     monkeypatch.setattr(Node, "_upload", telling)

@@ -39,7 +39,7 @@ def test_a_public_table_describes_itself(path: Path) -> None:
 
 
 def test_no_value_is_read_off_a_table_that_is_not_said_to_be_public(path: Path) -> None:
-    said = describe(path)
+    said = describe(path).replace(str(path), "")
     assert not any(value in said for value in ("77", "31", "north", "south", "62", "91", "p1", "indicate"))
     assert tomllib.loads(said)["data"]["columns"] == {"age": {}, "ward": {}, "died": {}, "weight, kg": {}}
     assert "[data.columns.died]\n# numbers\n# low =\n# high =\n" in said

@@ -105,8 +105,8 @@ def _watch_sums(patch: pytest.MonkeyPatch, log: Log) -> None:
     """How far the clipped sum of a batch moves, at most, when one of its samples is taken away."""
     summed = local.clipped_sum
 
-    def clipped_sum(gradients: Any, clip: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        total = summed(gradients, clip, x, y).clone()
+    def clipped_sum(gradients: Any, clip: Any, x: torch.Tensor, y: torch.Tensor, group: None) -> torch.Tensor:
+        total = summed(gradients, clip, x, y, group).clone()
         others = [torch.arange(len(x)) != one for one in range(min(len(x), 3))]
         moved = [total - summed(gradients, clip, x[rest], y[rest]) for rest in others]
         log.add("sum", (clip, moved))

@@ -78,11 +78,14 @@ def steps_of(log, client, norm=lambda moved: float(moved.norm())):
     return events
 
 
-def assert_each(result, events_of):
+def assert_each(result, events_of, rounding=0.0):
+    """Noise that also covers `rounding`, a share of what is counted, proves less than is stated, and never more."""
     stated = list(result.privacy.per_client.values())
     assert len(stated) == CLIENTS
     for client, figure in enumerate(stated):
-        assert figure == pytest.approx(epsilon(events_of(client)), rel=1e-6)
+        derived = epsilon(events_of(client))
+        assert derived <= figure * (1 + 1e-6)
+        assert derived >= figure * (1 - 1e-6 - rounding)
 
 
 GIVEN = {"noise_multiplier": Z, "clip": CLIP, "sampling_rate": RATE}
@@ -163,7 +166,7 @@ def test_noise_on_uploads(algorithm, moves, tmp_path):
     log, result = observed(tmp_path, algorithm)
     assert max(log.values("upload")) == pytest.approx(moves / 2, rel=2e-5)
     assert max(log.values("upload")) <= moves / 2
-    assert_each(result, lambda client: uploads(log, client, moves))
+    assert_each(result, lambda client: uploads(log, client, moves), rounding=1e-3)
 
 
 def test_hellinger_weights(tmp_path):
@@ -175,7 +178,7 @@ def test_hellinger_weights(tmp_path):
         (histogram,) = [value for what, value in log.of_client(client) if what == "histogram"]
         return uploads(log, client, 2 * rate * CLIP / batch) + Counter({dp.GaussianDpEvent(round(histogram, 6)): 1})
 
-    assert_each(result, events)
+    assert_each(result, events, rounding=0.1)
 
 
 def test_noise_on_the_sum_of_a_round(tmp_path):

@@ -16,9 +16,11 @@ import tomli_w
 from dpfl import keys
 from dpfl.errors import DpflError
 from dpfl.flower.keys import node_key
-from dpfl.flower.processes import STOP_SECONDS, free_port
+from dpfl.flower.processes import free_port
 from dpfl.flower.server import new_server
 
+LEAVING_SECONDS = 60.0
+"""A node answers the letter at hand, lets it out, and ends its SuperNode."""
 ALLOWED = 3
 """A node's epsilon in all, as many times that of the run: room for two more."""
 
@@ -69,7 +71,7 @@ def _node(place: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         try:
-            process.wait(STOP_SECONDS + 5)
+            process.wait(LEAVING_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
