@@ -66,11 +66,12 @@ def order(*clients: int, round: int = 0, steps: int = 2) -> Order:
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    before = multiprocessing.active_children()
     engine = local_engine(site(tmp_path_factory.mktemp("workers")), FlatModel(Mortal()).layout.size, workers=2)
     assert isinstance(engine, Workers)
     yield engine
     engine.close()
-    assert not multiprocessing.active_children()
+    assert not set(multiprocessing.active_children()) - set(before)
 
 
 @pytest.fixture
@@ -186,7 +187,8 @@ def test_workers_are_forked_from_one_process_that_imports_once(workers: Workers,
     workers.run(order(0, 1, round=50))
     others = local_engine(site(tmp_path), FlatModel(Mortal()).layout.size, workers=2)
     try:
-        (server,) = {parent(worker.pid) for worker in multiprocessing.active_children()}
+        assert isinstance(others, Workers)
+        (server,) = {parent(worker._process.pid) for engine in (workers, others) for worker in engine._workers}
         assert server != os.getpid()
         assert not any(reply.failed for reply in others.run(order(0, 1)))
     finally:
@@ -196,7 +198,7 @@ def test_workers_are_forked_from_one_process_that_imports_once(workers: Workers,
 def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: Workers) -> None:
     """The last test on these workers: it leaves one of them dead as long as the fault is there."""
     workers.run(order(0, 1, round=60))
-    victim = multiprocessing.active_children()[0]
+    victim = workers._workers[0]._process
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
     replies = workers.run(order(0, 1, 2, 3, round=61))

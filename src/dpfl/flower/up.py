@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,31 +50,30 @@ def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mappi
 
 @contextmanager
 def running(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Every node as a process of its own, ended with this one."""
-    with ExitStack() as nodes:
-        started = {name: nodes.enter_context(_node(folder / "nodes" / name)) for name in names}
+    """Every node as a process of its own; all are told to stop at once, and once: a second word would end them on their way."""
+    started: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for name in names:
+            started[name] = _node(folder / "nodes" / name)
         yield started
+    finally:
         for process in started.values():
             process.terminate()
+        for process in started.values():
+            try:
+                process.wait(LEAVING_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-@contextmanager
-def _node(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _node(place: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "dpfl.cli", "node", "run", str(place / "policy.toml")]
     with (place / "output.log").open("ab") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
             env={**os.environ, "DPFL_PARENT": str(os.getpid())},
         )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(LEAVING_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def refuse_ended(folder: Path, nodes: Mapping[str, subprocess.Popen[bytes]], seconds: float = 0.5) -> None:

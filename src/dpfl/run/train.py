@@ -130,9 +130,9 @@ def train(
             experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
             aggregation=Aggregation(aggregation, survivors, colluders, masks),
         )  # fmt: skip
-        job.recorder.progress.start(job)
         try:
             with closing(job.engine):
+                job.recorder.progress.start(job)
                 run_rounds(job)
                 if host:
                     host.part(job.folder)
