@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import gaussian
 from dpfl.privacy.mean import MeanSurvey, scaled_down
+from dpfl.privacy.metric import MetricSurvey
 
 FEATURES = 9
 
@@ -86,3 +88,19 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
 def test_a_mean_without_noise_is_refused(multiplier):
     with pytest.raises(DpflError, match="noise multiplier of the mean"):
         MeanSurvey(multiplier)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda vectors, rng: MeanSurvey(1.0).answer(vectors, 5, 10, rng),
+        lambda vectors, rng: ColumnSurvey(1.0, 3, places=(0, 1)).answer(vectors, 10, rng),
+        lambda vectors, rng: MetricSurvey(1.0, 2, 8, 4.0, 0.0).answer(vectors, 10, rng),
+    ],
+    ids=["mean", "columns", "metric"],
+)
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_a_sample_counts_with_is_never_repeated(asked, width: int) -> None:
+    """One number a sample, spread over a wider sum, would come back many times under noise for one of them."""
+    with pytest.raises(DpflError, match=f"counts with {width} numbers"):
+        asked([torch.ones(4, width)], np.random.default_rng(0))

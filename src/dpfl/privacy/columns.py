@@ -12,7 +12,7 @@ import numpy as np
 from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
-from dpfl.privacy.mean import noisy_total, scaled_down
+from dpfl.privacy.mean import noisy_mean, scaled_down
 from dpfl.privacy.noise import check_multiplier
 
 if TYPE_CHECKING:
@@ -64,10 +64,7 @@ class ColumnSurvey:
 
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
         """From what each row counts with, some at a time."""
-        total = torch.zeros(self.width, dtype=torch.float64)
-        for some in vectors:
-            total += scaled_down(some, self.bound).double().sum(0)
-        return (noisy_total(total, self.bound, self.multiplier, self.secure, rng) / size).float().numpy()
+        return noisy_mean(vectors, self.width, self.bound, self, size, rng)
 
     def bounded(self, rows: Tensor) -> Tensor:
         """What each row counts with."""

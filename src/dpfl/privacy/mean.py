@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import MARGIN
 from dpfl.privacy.events import Event, gaussian
@@ -47,11 +48,7 @@ class MeanSurvey:
 
     def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""
-        bound = math.sqrt(features)
-        total = torch.zeros(features, dtype=torch.float64)
-        for rows in blocks:
-            total += scaled_down(rows, bound).double().sum(0)
-        return (noisy_total(total, bound, self.multiplier, self.secure, rng) / size).float().numpy()
+        return noisy_mean(blocks, features, math.sqrt(features), self, size, rng)
 
     def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
         """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is.
@@ -64,11 +61,32 @@ class MeanSurvey:
         return mean * max(0.0, 1.0 - noise / max(float(mean.square().sum()), 1e-30))
 
 
-def noisy_total(total: Tensor, bound: float, multiplier: float, secure: bool, rng: np.random.Generator) -> Tensor:
-    """With noise for one term, of a norm within the bound; on a grid it is larger by what rounding the sum can move it."""
-    if secure:
-        return secure_sum(total, multiplier * bound, multiplier, rng)
-    return total + gaussian_vector(len(total), multiplier * bound, rng)
+class Noisy(Protocol):
+    """What a question says of its noise: in multiples of what one sample can move a sum, and whether it is on a grid."""
+
+    @property
+    def multiplier(self) -> float: ...
+    @property
+    def secure(self) -> bool: ...
+
+
+def noisy_mean(
+    vectors: Iterable[Tensor], width: int, bound: float, noise: Noisy, size: int, rng: np.random.Generator
+) -> np.ndarray:  # fmt: skip
+    """The sum, over a declared size, of what each sample counts with (n, width), some at a time, each scaled down to the bound.
+
+    The noise is for one of them; on a grid it is larger by what rounding the sum can move it.
+    """
+    total = torch.zeros(width, dtype=torch.float64)
+    for some in vectors:
+        if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
+            raise DpflError(f"A sample counts with {some[:1].numel()} numbers here, not with {width}.")
+        total += scaled_down(some, bound).double().sum(0)
+    deviation = noise.multiplier * bound
+    noisy = (
+        secure_sum(total, deviation, noise.multiplier, rng) if noise.secure else total + gaussian_vector(width, deviation, rng)
+    )
+    return (noisy / size).float().numpy()
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
-from dpfl.privacy.mean import noisy_total, scaled_down
+from dpfl.privacy.mean import noisy_mean
 from dpfl.privacy.noise import check_multiplier
 
 if TYPE_CHECKING:
@@ -56,12 +55,7 @@ class MetricSurvey:
 
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
         """From what each sample counts with, some at a time."""
-        total = torch.zeros(self.numbers + self.cells, dtype=torch.float64)
-        for some in vectors:
-            if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
-                raise DpflError(f"A sample counts with {some[:1].numel()} numbers in this metric, not with {len(total)}.")
-            total += scaled_down(some, self.bound).double().sum(0)
-        return (noisy_total(total, self.bound, self.multiplier, self.secure, rng) / size).float().numpy()
+        return noisy_mean(vectors, self.numbers + self.cells, self.bound, self, size, rng)
 
     def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> tuple[Tensor, int, float]:
         """The mean over all who answered, of how many samples it is, and the deviation of the noise in each of its numbers."""
