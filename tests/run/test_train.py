@@ -128,7 +128,7 @@ def test_a_run_whose_test_loss_grows_beyond_guessing_says_so(losses: list[float]
 
 
 def test_auto_that_diverges_says_so_in_its_result(train: Train, federation: Federation) -> None:
-    wild = dpfl.algorithms.auto(noise_multiplier=1.0, rate=300.0, mean_noise=None)
+    wild = dpfl.algorithms.auto(noise_multiplier=1.0, rate=3000.0, mean_noise=None)
     found = train(federation, wild, rounds=4, evaluate_every=1).to_dict()
     assert any("diverges" in warning for warning in found["warnings"])
     assert not found["privacy"]["warnings"]
