@@ -56,7 +56,7 @@ def test_the_table_of_many_classes_counts_them():
 @pytest.mark.parametrize(("clients", "classes"), [(1, 2), (10, 10), (20, 20), (100, 47)])
 def test_the_picture_is_a_png_with_colours(tmp_path, clients, classes):
     path = tmp_path / "deep" / "holdings.png"
-    holdings.draw(federation(clients, classes), path)
+    holdings.draw(federation(clients, classes)).save(path)
     pixels = image.imread(path)
     assert pixels.shape[1] == 1350
     assert len(np.unique((pixels @ [1, 10, 100, 0]).round(3))) > classes

@@ -139,6 +139,6 @@ def test_both_labels_of_the_study_train_at_its_sites(tmp_path: Path, label: str,
     told = json.loads((tmp_path / "run" / "certificate.json").read_text())["certificate"]["reported"]["measured"]
     assert told == f"{headline} {result.metrics[headline]:.4f} on the test set"
     assert set(result.intervals) == set(result.metrics)
-    draw_groups(grouped([summary(RunFolder(tmp_path / "run"))]), tmp_path / "run" / "curves.png")
+    draw_groups(grouped([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "curves.png")
     if label == "any-visit":
-        draw_calibration(grouped([summary(RunFolder(tmp_path / "run"))]), tmp_path / "run" / "calibration.png")
+        draw_calibration(grouped([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "calibration.png")

@@ -614,7 +614,7 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
     Console().print(runs_table([summary(folder)]))
-    draw_groups(grouped([summary(folder)]), tmp_path / "runs.png")
+    draw_groups(grouped([summary(folder)])).save(tmp_path / "runs.png")
     assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
     with pytest.raises(DpflError, match="follows the loss on a public test set"):
         train(untested, adap_dp_fl(noise_multiplier=1.0), rounds=2, out="follows")

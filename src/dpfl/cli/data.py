@@ -90,7 +90,7 @@ def show(
         chosen = _options(word, beta, options or [])
         federation = source.by_owner() if word == "site" else source.split(clients, parse(word, **chosen), seed, public_clients)
     if png:
-        holdings.draw(federation, png)
+        holdings.draw(federation).save(png)
     if as_json:
         typer.echo(json.dumps(_summary(federation), indent=2))
         return

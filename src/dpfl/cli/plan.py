@@ -99,7 +99,7 @@ def plan(
     )
     _show(found, as_json)
     if png:
-        report.draw(found, png)
+        report.draw(found).save(png)
     if write:
         _write(found, write, model, data, unit)
 

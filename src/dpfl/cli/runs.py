@@ -45,9 +45,9 @@ def compare(
     check_place(calibration, "--calibration", ".png")
     groups = side_by_side.grouped(summary(RunFolder.open(folder)) for folder in folders)
     if png:
-        draw_groups(groups, png)
+        draw_groups(groups).save(png)
     if calibration:
-        draw_calibration(groups, calibration)
+        draw_calibration(groups).save(calibration)
     if as_json:
         print(json.dumps([group.to_dict() for group in groups]))
     else:

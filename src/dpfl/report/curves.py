@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
 from dpfl.report.compare import Group, mean_of
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import Row, read_rows
 
+if TYPE_CHECKING:
+    from dpfl.report.picture import Picture
+
 DASHES = ("-", "--", ":", "-.")
 BANDS = 6
 """Of more lines than this the bands would hide each other."""
 
 
-def draw_groups(groups: Sequence[Group], path: Path) -> None:
+def draw_groups(groups: Sequence[Group]) -> Picture:
     """A line a group, the mean over its seeds, with its interval as a band."""
     name, unit = headline(groups), 100 if headline(groups) == "accuracy" else 1
     figure, (left, right) = _figure(2, len(groups), sharey=True)
@@ -37,7 +40,7 @@ def draw_groups(groups: Sequence[Group], path: Path) -> None:
     if shown and name == "accuracy":  # a band of two seeds is wider than the picture
         left.set_ylim(max(0.0, min(shown) - 10), min(100.0, max(shown) + 10))
     right.set_xlabel("epsilon used (upper bound)")
-    _save(figure, left, (left, right), path)
+    return _finished(figure, left, (left, right))
 
 
 def headline(groups: Sequence[Group]) -> str:
@@ -48,7 +51,7 @@ def headline(groups: Sequence[Group]) -> str:
     return names[0] if names else "accuracy"
 
 
-def draw_calibration(groups: Sequence[Group], path: Path) -> None:
+def draw_calibration(groups: Sequence[Group]) -> Picture:
     """A line a run: in each bin of chances what was said against what was so; on the diagonal they are the same."""
     figure, axes = _figure(1, len(groups))
     axis = axes[0]
@@ -64,7 +67,7 @@ def draw_calibration(groups: Sequence[Group], path: Path) -> None:
     if not drawn:
         raise DpflError("None of these runs has chances of a public test set to draw: they need the task binary or classes.")
     axis.set(xlabel="chance that was said", ylabel="share of the test set that was so", xlim=(0, 1), ylim=(0, 1))
-    _save(figure, axis, axes, path)
+    return _finished(figure, axis, axes)
 
 
 def _calibration(folder: RunFolder) -> list[tuple[float, float, int]]:
@@ -74,12 +77,10 @@ def _calibration(folder: RunFolder) -> list[tuple[float, float, int]]:
     return [(float(said), float(was), int(count)) for said, was, count in held]
 
 
-def _figure(axes: int, groups: int, **options: Any) -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def _figure(axes: int, groups: int, **options: Any) -> tuple[Picture, Any]:
+    from dpfl.report.picture import Picture
 
-    figure = Figure(figsize=(7 + 3 * axes, max(4.0, 0.24 * groups)), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = Picture(7 + 3 * axes, max(4.0, 0.24 * groups))
     return figure, figure.subplots(1, axes, squeeze=False, **options)[0]
 
 
@@ -90,12 +91,11 @@ def _lines(groups: Sequence[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def _save(figure: Any, named: Any, axes: Sequence[Any], path: Path) -> None:
+def _finished(figure: Picture, named: Any, axes: Sequence[Any]) -> Picture:
     for axis in axes:
         axis.grid(alpha=0.3)
     figure.legend(*named.get_legend_handles_labels(), loc="outside right center", fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    return figure
 
 
 def curve(group: Group) -> list[tuple[int, float | None, Any]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
 from dpfl.data import Federation
+
+if TYPE_CHECKING:
+    from dpfl.report.picture import Picture
 
 SHOWN_CLIENTS = 20
 SHOWN_CLASSES = 12
@@ -45,17 +48,16 @@ def _cells(row: np.ndarray, shown_classes: int) -> list[str]:
     return [str(row.sum()), *by_class]
 
 
-def draw(federation: Federation, path: Path) -> None:
+def draw(federation: Federation) -> Picture:
     """A bar a client, as long as its number of images, in the colours of its classes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
+    from dpfl.report.picture import Picture
+
     counts = federation.label_counts()
     clients, classes = counts.shape
-    figure = Figure(figsize=(9, float(np.clip(1.6 + 0.36 * clients, 3.2, 14))), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = Picture(9, float(np.clip(1.6 + 0.36 * clients, 3.2, 14)))
     axes = figure.subplots()
     colours, edge = _colours(classes), "white" if clients <= 40 else "none"
     sizes = counts.sum(axis=1)
@@ -78,8 +80,7 @@ def draw(federation: Federation, path: Path) -> None:
     axes.legend(
         handles=keys, title="class", loc="upper left", bbox_to_anchor=(1, 1), frameon=False, ncols=1 + (classes - 1) // 16
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png")
+    return figure
 
 
 def _colours(classes: int) -> list[tuple[float, float, float, float]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 
 from dpfl.planning.choices import Choice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
+
+if TYPE_CHECKING:
+    from dpfl.report.picture import Picture
 
 SHOWN_SIZES = 8
 
@@ -69,15 +72,12 @@ def sentences(found: Tradeoff) -> Iterator[str]:
     yield "Assumed: " + " ".join(found.assumptions)
 
 
-def draw(found: Tradeoff, path: Path) -> None:
+def draw(found: Tradeoff) -> Picture:
     """Noise a step and in all against q, a line a tau; and what each accountant allows with the recommended noise."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from dpfl.report.picture import Picture
 
-    figure = Figure(figsize=(11, 4))
-    FigureCanvasAgg(figure)
-    places = {"left": 0.06, "right": 0.99, "bottom": 0.13, "top": 0.9, "wspace": 0.3}
-    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2), gridspec_kw=places)
+    figure = Picture(11, 4)
+    steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2))
     rates = sorted({choice.sampling_rate for choice in found.choices})
     for tau in sorted({choice.tau for choice in found.choices}):
         line = sorted((choice for choice in found.choices if choice.tau == tau), key=lambda choice: choice.sampling_rate)
@@ -97,5 +97,4 @@ def draw(found: Tradeoff, path: Path) -> None:
     bars.set_ylabel("iterations within epsilon, recommended noise")
     bars.margins(y=0.1)
     figure.suptitle(f"epsilon {found.question.epsilon:g}, delta {found.question.delta:g}, {found.question.rounds} rounds")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="png", dpi=130)
+    return figure

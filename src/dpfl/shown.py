@@ -1,0 +1,28 @@
+"""What people look at in a notebook: made by a file of report/, which is read when a page or a picture is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Shown:
+    """Has a page, `_repr_html_`, and a picture, `plot`; a subclass names the file with its `html` and `plot`."""
+
+    _shown_by: ClassVar[str]
+
+    def __init_subclass__(cls, shown_by: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if shown_by:
+            cls._shown_by = f"dpfl.report.{shown_by}"
+
+    def _repr_html_(self) -> str:
+        return str(import_module(self._shown_by).html(self))
+
+    def plot(self) -> Figure:
+        """A figure of matplotlib, which a notebook shows by itself; `.savefig(path)` writes it."""
+        found: Figure = import_module(self._shown_by).plot(self)
+        return found
