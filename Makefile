@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: soak demo test check tests coverage bench hf truth badinputs reference clean
+.PHONY: notebooks soak demo test check tests coverage bench hf truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -39,6 +39,9 @@ soak: $(VENV)/.installed-dev  ## twenty random kills in a federation of real pro
 reference: $(VENV)/.installed  ## write docs/reference.md from the code
 	$(BIN)/python scripts/reference.py
 
+notebooks: .venv-docs/.installed  ## run the notebooks of examples/ and keep what they showed
+	.venv-docs/bin/python scripts/notebooks.py
+
 hf: .venv-hf/.installed  ## models of transformers and adapters of peft, tiny and random: nothing is downloaded but the packages
 	.venv-hf/bin/python -m pytest -q -p no:cacheprovider tests_hf
 
@@ -46,6 +49,12 @@ hf: .venv-hf/.installed  ## models of transformers and adapters of peft, tiny an
 	$(PYTHON) -m venv .venv-hf
 	.venv-hf/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt -r tests_hf/requirements.txt
 	.venv-hf/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+.venv-docs/.installed: requirements.txt docs/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check -r requirements.txt -r docs/requirements.txt
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 .venv-bench/.installed: benchmarks/requirements.txt pyproject.toml
@@ -65,4 +74,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-hf build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-hf build site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

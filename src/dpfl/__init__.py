@@ -6,11 +6,12 @@ from dpfl.errors import DpflError
 from dpfl.lazy import on_demand
 
 if TYPE_CHECKING:
-    from dpfl import algorithms, audit, certificate, data, models, privacy, tasks
+    from dpfl import algorithms, audit, certificate, data, loggers, models, privacy, tasks
     from dpfl.planning.planner import afford
     from dpfl.planning.questions import PrivateMetric
     from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
+    from dpfl.report.comparison import compare, runs
     from dpfl.run.train import Result, train
 
 __version__ = "0.1.0"
@@ -25,22 +26,27 @@ __all__ = [
     "algorithms",
     "audit",
     "certificate",
+    "compare",
     "data",
+    "loggers",
     "models",
     "plan",
     "privacy",
+    "runs",
     "tasks",
     "train",
 ]
 
-_ROOMS = ("algorithms", "audit", "certificate", "data", "models", "privacy", "tasks")
+_ROOMS = ("algorithms", "audit", "certificate", "data", "loggers", "models", "privacy", "tasks")
 _HOMES = {
     "Budget": "dpfl.privacy",
     "PrivacyStatement": "dpfl.privacy",
     "PrivateMetric": "dpfl.planning.questions",
     "Result": "dpfl.run.train",
     "afford": "dpfl.planning.planner",
+    "compare": "dpfl.report.comparison",
     "plan": "dpfl.planning.tradeoff",
+    "runs": "dpfl.report.comparison",
     "train": "dpfl.run.train",
 }
 if not TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dpfl import algorithms, models
+from dpfl import algorithms, loggers, models
 from dpfl import data as datasets
 from dpfl.algorithms.options import nearest
 from dpfl.data import partition
@@ -163,6 +163,7 @@ class Experiment(Section):
     server: ServerSection = ServerSection()
     evaluate: EvaluateSection = EvaluateSection()
     metrics: MetricsSection = MetricsSection()
+    log: dict[str, str] = Field(default_factory=dict)
 
     def federation(self, data_dir: Path | None = None) -> datasets.Federation:
         source, how = self._source(data_dir)
@@ -249,6 +250,7 @@ class Experiment(Section):
             evaluate_every=self.evaluate.every,
             metric=self.metrics.part(),
             progress=progress,
+            callbacks=loggers.from_words(self.log),
             resume=resume,
             experiment=self.model_dump(exclude_none=True),
         )
@@ -309,6 +311,7 @@ class Experiment(Section):
             noise=self.privacy.noise,
             evaluate_every=self.evaluate.every,
             progress=progress,
+            callbacks=loggers.from_words(self.log),
             resume=resume,
             experiment=said | {"privacy": said["privacy"] | {"entropy": self._entropy}},
             host=gathering,

@@ -58,7 +58,7 @@ def test_the_picture_is_a_png_with_colours(tmp_path, clients, classes):
     path = tmp_path / "deep" / "holdings.png"
     holdings.draw(federation(clients, classes)).save(path)
     pixels = image.imread(path)
-    assert pixels.shape[1] == 1350
+    assert pixels.shape[1] == 1170
     assert len(np.unique((pixels @ [1, 10, 100, 0]).round(3))) > classes
 
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.report.progress import Live
+from dpfl.report.results import figures
 from dpfl.report.tables import statement_panel
 from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.metrics import figure
 from dpfl.run.train import Result
 
 
@@ -62,15 +62,6 @@ def recorded(folder: Path) -> Experiment:
     return parse(recorded)
 
 
-def _figures(result: Result) -> str:
-    """Every metric, with its interval where it has one."""
-    told = []
-    for name, value in result.metrics.items():
-        low, high = (figure(name, end).removeprefix(name).strip() for end in result.intervals.get(name, (None, None)))
-        told.append(figure(name, value) + (f" ({low} to {high})" if name in result.intervals else ""))
-    return ", ".join(told)
-
-
 def show(result: Result, console: Console) -> None:
     measured = result.measured if result.headline else "accuracy not measured (no test set)"
     console.print(
@@ -79,7 +70,7 @@ def show(result: Result, console: Console) -> None:
         highlight=False,
     )
     if result.metrics:
-        console.print(f"{result.noisy or 'on the test set'}: {_figures(result)}", highlight=False)
+        console.print(f"{result.noisy or 'on the test set'}: {figures(result)}", highlight=False)
     console.print(statement_panel(result.privacy))
     for warning in set(result.warnings) - set(result.privacy.warnings):
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)

@@ -16,6 +16,7 @@ from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.shown import Shown
 from dpfl.tasks import Task
 
 COUNTED = 1000
@@ -24,7 +25,7 @@ DIGESTED = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Federation:
+class Federation(Shown, shown_by="holdings"):
     """Clients (and held-out public clients) as disjoint index tensors into the training set, or as a population that
     is described instead, whose clients may share samples.
 

@@ -23,6 +23,7 @@ from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accountant import proving
 from dpfl.privacy.calibrate import MOST
+from dpfl.shown import Shown
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
@@ -56,7 +57,7 @@ class ClientPlan:
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(Shown, shown_by="plan"):
     question: Question
     choices: tuple[Choice, ...]
     recommended: Choice

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from dpfl.shown import Shown
+
 
 def figure(epsilon: float | None) -> float | str | None:
     """Epsilon as JSON holds it: infinity is the word "unbounded"."""
@@ -35,7 +37,7 @@ def unit_in_words(unit: str) -> str:
 
 
 @dataclass(frozen=True)
-class PrivacyStatement:
+class PrivacyStatement(Shown, shown_by="statements"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
 
     unit: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.errors import DpflError
 from dpfl.report.compare import Group, mean_of
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import Row, read_rows
+from dpfl.run.metrics import read_rows
 
 if TYPE_CHECKING:
     from dpfl.report.picture import Picture
@@ -101,7 +101,7 @@ def _finished(figure: Picture, named: Any, axes: Sequence[Any]) -> Picture:
 def curve(group: Group) -> list[tuple[int, float | None, Any]]:
     """Round, the largest epsilon by then, and the mean headline, at the rounds that all runs of the group evaluated."""
     runs = [
-        {row.round: row for row in read_rows(RunFolder(Path(run["run"])).file(METRICS)) if _value(row) is not None}
+        {row.round: row for row in read_rows(RunFolder(Path(run["run"])).file(METRICS)) if row.measured is not None}
         for run in group.runs
     ]
     runs = [rows for rows in runs if rows]
@@ -111,12 +111,8 @@ def curve(group: Group) -> list[tuple[int, float | None, Any]]:
     for round in sorted(set.intersection(*map(set, runs))):
         rows = [run[round] for run in runs]
         spent = [row.epsilon for row in rows if row.epsilon is not None]
-        points.append((round, max(spent, default=None), mean_of([_value(row) or 0.0 for row in rows])))
+        points.append((round, max(spent, default=None), mean_of([row.measured or 0.0 for row in rows])))
     return points
-
-
-def _value(row: Row) -> float | None:
-    return row.accuracy if row.headline is None else row.headline
 
 
 def colours(count: int) -> list[Any]:

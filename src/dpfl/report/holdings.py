@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 
 from dpfl.data import Federation
+from dpfl.report.html import card, facts, note
 
 if TYPE_CHECKING:
     from dpfl.report.picture import Picture
@@ -37,6 +38,23 @@ def table(federation: Federation) -> Table:
     out.caption = f"smallest client {sizes.min()} {noun(federation)}, median {np.median(sizes):.0f}, largest {sizes.max()}"
     out.caption_justify = "left"
     return out
+
+
+def html(federation: Federation) -> str:
+    """Sizes, never samples, nor whose labels are what: a notebook is passed on."""
+    sizes = sorted(federation.sizes)
+    told = [("clients", f"{len(sizes)}, by {federation.how}")]
+    told += [("samples", f"{sum(sizes):,} in all; a client {sizes[0]:,} to {sizes[-1]:,}, median {np.median(sizes):,.0f}")]
+    told += [("task", f"{federation.task.name}, samples of shape {tuple(federation.shape)}")]
+    told += [("test set", f"{len(federation.test):,} samples" if federation.test else "none")]
+    told += [("public clients", str(len(federation.public)))] if federation.public else []
+    told += [("warning", warning) for warning in federation.warnings]
+    return card(federation.train.name, facts(told, ("warning",)), note("plot() shows who holds which classes"))
+
+
+def plot(federation: Federation) -> Picture:
+    """Who holds what: of private data it is as private as they are."""
+    return draw(federation)
 
 
 def noun(federation: Federation) -> str:

@@ -10,6 +10,8 @@ from rich.table import Table
 
 from dpfl.planning.choices import Choice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
+from dpfl.report.html import card, note
+from dpfl.report.html import table as html_table
 
 if TYPE_CHECKING:
     from dpfl.report.picture import Picture
@@ -70,6 +72,30 @@ def sentences(found: Tradeoff) -> Iterator[str]:
     bought = ", ".join(f"{count} by {name}" for name, count in found.bought.items())
     yield f"Iterations that this noise buys within epsilon: {bought}."
     yield "Assumed: " + " ".join(found.assumptions)
+
+
+def html(found: Tradeoff) -> str:
+    """The table of rates and taus, and what is recommended."""
+    taus = sorted({choice.tau for choice in found.choices})
+    rows = []
+    for rate in sorted({choice.sampling_rate for choice in found.choices}):
+        row = sorted((choice for choice in found.choices if choice.sampling_rate == rate), key=lambda choice: choice.tau)
+        rows.append([f"{rate:g}", *(_plain(found, choice) for choice in row)])
+    legend = "noise a step (z / q), and in all; * is recommended, () takes more samples than allowed"
+    return card(
+        "what the budget buys",
+        html_table(["q", *(f"tau {tau}" for tau in taus)], rows),
+        *map(note, (legend, *sentences(found))),
+    )
+
+
+def _plain(found: Tradeoff, choice: Choice) -> str:
+    figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
+    return f"* {figures}" if choice is found.recommended else figures if found.allowed(choice) else f"({figures})"
+
+
+def plot(found: Tradeoff) -> Picture:
+    return draw(found)
 
 
 def draw(found: Tradeoff) -> Picture:

@@ -55,6 +55,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "metrics.share": "or the share of epsilon that it may take by itself",
         "metrics.held_out": "the share of every client's samples that is kept out of training for it; 0: those of training",
         "metrics.most": "the largest loss that one sample counts with; 4 by default",
+        "log": "loggers, each with where it writes: tensorboard = a folder, mlflow = an SQLite file; none by default",
     }
 )
 MEASURES: Mapping[str, str] = MappingProxyType(

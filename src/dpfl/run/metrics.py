@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from dpfl.errors import DpflError
+from dpfl.frames import Frame
 from dpfl.privacy.ledger_file import connect_to_read
+from dpfl.shown import Shown
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,20 @@ class Row:
     seconds: float
     headline: float | None = None
 
+    @property
+    def measured(self) -> float | None:
+        """The headline; accuracy, where that is all that was kept."""
+        return self.accuracy if self.headline is None else self.headline
+
 
 COLUMNS = tuple(Row.__dataclass_fields__)
+
+
+class History(tuple[Row, ...], Frame, Shown, shown_by="history"):
+    """The rounds of a run, one after another; as a table by `.to_arrow()` and `.to_pandas()`."""
+
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        return {name: [getattr(row, name) for row in self] for name in COLUMNS}
 
 
 def figure(name: str, value: float | None) -> str:
@@ -69,11 +85,9 @@ class Metrics:
         return _rows(self._connection)
 
     def export(self, path: Path) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
+        from pyarrow import parquet
 
-        rows = self.rows()
-        parquet.write_table(pa.table({name: [getattr(row, name) for row in rows] for name in COLUMNS}), path)
+        parquet.write_table(History(self.rows()).to_arrow(), path)
 
     def close(self) -> None:
         self._connection.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,16 @@ from dpfl.models import Buildable, FlatModel, Layout
 from dpfl.planning.questions import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.aggregation import Aggregation
+from dpfl.run.callbacks import Callback, Telling
 from dpfl.run.folder import vector_sha256
-from dpfl.run.metrics import Row, figure
+from dpfl.run.metrics import History, Row, figure
 from dpfl.run.prepare import Host, Job, prepare
 from dpfl.run.recorder import Progress, Silent
+from dpfl.shown import Shown
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shown, shown_by="results"):
     """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
 
     `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %
@@ -43,7 +45,7 @@ class Result:
     stopped_by: str
     model_sha256: str
     privacy: PrivacyStatement
-    history: Sequence[Row]
+    history: History
     notes: Sequence[str]
     lost: Sequence[str]
     folder: Path
@@ -107,6 +109,7 @@ def train(
     evaluate_every: int | None = None,
     metric: PrivateMetric | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
     resume: bool = False,
     experiment: Mapping[str, Any] | None = None,
     unit: str | None = None,
@@ -120,13 +123,15 @@ def train(
 
     Everything that is kept lies in the run's folder (`out`, a new one under runs/ by default): metrics, weights, the ledgers of
     the clients, the privacy statement, which is for one `unit`: a "sample" (a row), or a "person" (all rows at a client).
-    The same seed gives the same model, on any number of workers, resumed or never stopped.
+    The same seed gives the same model, on any number of workers, resumed or never stopped. Callbacks are told of every round.
     """
+    telling = Telling(progress or Silent(), callbacks)
     with ExitStack() as until_the_end:
+        until_the_end.push(telling.closing)
         job = prepare(
             models.described(model), federation, algorithms.described(algorithm), budget,
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
-            entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=progress or Silent(), resume=resume,
+            entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=telling, resume=resume,
             experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
             aggregation=Aggregation(aggregation, survivors, colluders, masks),
         )  # fmt: skip
@@ -138,7 +143,9 @@ def train(
                     host.part(job.folder)
         finally:
             job.recorder.progress.stop()
-        return finish(job)
+        result = finish(job)
+    telling.ended(result)
+    return replace(result, warnings=(*result.warnings, *telling.faults)) if telling.faults else result
 
 
 def run_rounds(job: Job) -> None:
@@ -174,7 +181,7 @@ def finish(job: Job) -> Result:
         stopped_by=job.coordinator.stopped_by,
         model_sha256=vector_sha256(state.model),
         privacy=privacy,
-        history=history,
+        history=History(history),
         notes=job.notes,
         lost=tuple(job.coordinator.lost),
         folder=folder.path,

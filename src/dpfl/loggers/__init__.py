@@ -1,0 +1,38 @@
+"""Callbacks for the loggers that people already use, each an extra: they write files of this machine, and cross no network."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dpfl.errors import DpflError
+from dpfl.lazy import on_demand
+
+if TYPE_CHECKING:
+    from dpfl.loggers.mlflow import MLflow
+    from dpfl.loggers.tensorboard import TensorBoard
+    from dpfl.run.callbacks import Callback, Started
+
+__all__ = ["Callback", "MLflow", "Started", "TensorBoard", "from_words"]
+
+NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
+"""Of an experiment's section [log]."""
+
+
+def from_words(log: Mapping[str, str]) -> list[Callback]:
+    """The loggers of an experiment's section [log]: each by name, with where it writes."""
+    for name in log:
+        if name not in NAMES:
+            nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
+            raise DpflError(f"There is no logger {name!r}; did you mean log.{nearest}? Known: {', '.join(NAMES)}.")
+    return [__getattr__(NAMES[name])(place) for name, place in log.items()]
+
+
+_HOMES = {
+    "Callback": "dpfl.run.callbacks",
+    "MLflow": "dpfl.loggers.mlflow",
+    "Started": "dpfl.run.callbacks",
+    "TensorBoard": "dpfl.loggers.tensorboard",
+}
+__getattr__, __dir__ = on_demand(__name__, _HOMES)

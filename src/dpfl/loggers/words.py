@@ -1,0 +1,43 @@
+"""What a logger writes of a run, in names that say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpfl.run.metrics import Row
+
+if TYPE_CHECKING:
+    from dpfl.run.train import Result
+
+NAMES = {
+    "accuracy": "test/accuracy",
+    "loss": "test/loss",
+    "headline": "test/headline",
+    "epsilon": "privacy/epsilon_used_upper_bound",
+    "clip": "privacy/clip",
+    "steps": "round/steps",
+    "clients": "round/clients",
+    "bytes": "cost/bytes",
+    "seconds": "cost/seconds",
+}
+
+
+def scalars(row: Row) -> dict[str, float]:
+    """What a round measured, by name."""
+    return {name: float(value) for key, name in NAMES.items() if (value := getattr(row, key)) is not None}
+
+
+def flat(settings: Mapping[str, Any], place: str = "") -> dict[str, str]:
+    """Settings by dotted names."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        name = f"{place}.{key}" if place else str(key)
+        found |= flat(value, name) if isinstance(value, Mapping) else {name: str(value)}
+    return found
+
+
+def told(result: Result) -> str:
+    """The statement as Markdown: no figure of it is logged without it."""
+    lines = [f"{result.measured} after {result.rounds} rounds; ended by {result.stopped_by}.", "", "    privacy statement"]
+    return "\n".join([*lines, *(f"    {line}" for line in str(result.privacy).splitlines())])

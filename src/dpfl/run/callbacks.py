@@ -1,0 +1,92 @@
+"""Whoever is told of a run as it goes, beside the terminal: what was released and what is public, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpfl.run.metrics import Row
+from dpfl.run.recorder import Progress
+
+if TYPE_CHECKING:
+    from dpfl.run.prepare import Job
+    from dpfl.run.train import Result
+
+PUBLIC = ("algorithm", "model", "model_options", "budget", "clients", "partition", "accountant", "noise", "entropy")
+"""Of the experiment as it came to be. Neither the seed, by which noise can be drawn again, nor names of clients."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run before its first round, or before the first after a crash."""
+
+    run: str
+    """Its name in ledgers and certificates; a run that is resumed keeps it."""
+    folder: Path
+    settings: Mapping[str, Any]
+    rounds_done: int = 0
+
+    @classmethod
+    def of(cls, job: Job) -> Started:
+        resolved = job.folder.experiment()["resolved"]
+        settings = {name: resolved[name] for name in PUBLIC if name in resolved}
+        return cls(job.run, job.folder.path, settings, job.coordinator.state.round)
+
+
+class Callback:
+    """To be overridden where something is to be done; a method that raises is not called again, and the run goes on."""
+
+    def started(self, run: Started) -> None:
+        """Before the first round."""
+
+    def round(self, row: Row) -> None:
+        """After every round, when it is kept; none is told twice, and a crash just then may cost the telling of one."""
+
+    def ended(self, result: Result) -> None:
+        """With everything that is in the run's folder by then."""
+
+    def broken_off(self) -> None:
+        """Instead of `ended`, where an error or the user came between; the run may be resumed."""
+
+
+class Telling:
+    """The progress of a run that callbacks follow, too."""
+
+    def __init__(self, shown: Progress, callbacks: Sequence[Callback]) -> None:
+        self._shown, self._callbacks = shown, list(callbacks)
+        self._begun = False
+        self.faults: list[str] = []
+
+    def start(self, job: Job) -> None:
+        self._shown.start(job)
+        self._begun = bool(self._callbacks)
+        if self._begun:
+            started = Started.of(job)
+            self._tell("started", lambda callback: callback.started(started))
+
+    def tell(self, row: Row) -> None:
+        self._tell("round", lambda callback: callback.round(row))
+        self._shown.tell(row)
+
+    def stop(self) -> None:
+        self._shown.stop()
+
+    def ended(self, result: Result) -> None:
+        self._tell("ended", lambda callback: callback.ended(result))
+
+    def closing(self, kind: type[BaseException] | None, *_: object) -> None:
+        """At the end of the run, with the error that broke it off; of a run that was refused at its start nobody was told."""
+        if kind and self._begun:
+            self._tell("broken_off", lambda callback: callback.broken_off())
+
+    def _tell(self, what: str, call: Callable[[Any], None]) -> None:
+        for callback in tuple(self._callbacks):
+            try:
+                call(callback)
+            except Exception as error:
+                self._callbacks.remove(callback)
+                cause = str(error).splitlines()[0][:200] if str(error) else ""
+                name = f"{type(callback).__name__}.{what}"
+                self.faults.append(f"{name} failed ({type(error).__name__}: {cause}) and was told nothing more.")

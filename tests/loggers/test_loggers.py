@@ -1,0 +1,169 @@
+"""Callbacks are told what was released, never cost a run, and cross no network; MLflow and TensorBoard read what they wrote."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpfl
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.experiment import parse
+from dpfl.loggers import Callback, MLflow, Started, TensorBoard, from_words
+from dpfl.run.metrics import Row
+from tests.conftest import StopsAfter
+
+Train = Callable[..., dpfl.Result]
+SYSTEM = dpfl.algorithms.fedavg_dp(noise_multiplier=2.0)
+SEED = 918_273_645
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Whoever connects to anything is found out."""
+    tried: list[Any] = []
+
+    def refuse(self: socket.socket, address: Any) -> None:
+        tried.append(address)
+        raise OSError("no network here")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    yield tried
+    assert tried == []
+
+
+class Listener(Callback):
+    def __init__(self, fails: str = "") -> None:
+        self.heard: list[Any] = []
+        self._fails = fails
+
+    def _hear(self, what: str, value: Any = None) -> None:
+        self.heard.append((what, value))
+        if what == self._fails:
+            raise RuntimeError(f"cannot {what}\nat all")
+
+    def started(self, run: Started) -> None:
+        self._hear("started", run)
+
+    def round(self, row: Row) -> None:
+        self._hear("round", row)
+
+    def ended(self, result: dpfl.Result) -> None:
+        self._hear("ended", result)
+
+    def broken_off(self) -> None:
+        self._hear("broken_off")
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.heard]
+
+
+def test_a_callback_hears_every_round_once_and_the_result(train: Train, federation: Federation) -> None:
+    listener = Listener()
+    result = train(
+        federation, SYSTEM, rounds=3, callbacks=[listener, Callback()], evaluate_every=1, seed=SEED, accountant="rdp"
+    )
+    assert listener.names == ["started", "round", "round", "round", "ended"]
+    started = listener.heard[0][1]
+    assert started.folder == result.folder
+    assert started.run == result.run
+    assert started.settings["algorithm"]["name"] == "fedavg-dp"
+    assert str(SEED) not in str(started)
+    assert [row.round for _, row in listener.heard[1:4]] == [1, 2, 3]
+    assert listener.heard[-1][1] is result
+    assert (result.folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("fails", ["started", "round", "ended"])
+def test_a_callback_that_fails_costs_nothing_but_itself(train: Train, federation: Federation, fails: str) -> None:
+    broken, other = Listener(fails), Listener()
+    result = train(federation, SYSTEM, rounds=2, callbacks=[broken, other], accountant="rdp")
+    assert broken.names[-1] == fails
+    assert broken.names.count(fails) == 1
+    assert other.names == ["started", "round", "round", "ended"]
+    assert f"Listener.{fails} failed (RuntimeError: cannot {fails}) and was told nothing more." in result.warnings
+
+
+def test_a_run_that_is_broken_off_says_so_and_goes_on_where_it_was(train: Train, federation: Federation) -> None:
+    listener = Listener()
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, SYSTEM, rounds=3, callbacks=[listener], progress=StopsAfter(2), accountant="rdp")
+    assert listener.names[-1] == "broken_off"
+    again = Listener()
+    train(federation, SYSTEM, rounds=3, callbacks=[again], resume=True, accountant="rdp")
+    assert again.heard[0][1].rounds_done == 2
+    assert [row.round for name, row in again.heard if name == "round"] == [3]
+
+
+def test_of_a_run_that_was_refused_nobody_is_told(train: Train, federation: Federation) -> None:
+    listener = Listener()
+    with pytest.raises(DpflError):
+        train(federation, "fedavg", callbacks=[listener])
+    assert listener.names == []
+
+
+def test_tensorboard_reads_what_was_written(train: Train, federation: Federation, tmp_path: Path) -> None:
+    result = train(
+        federation,
+        SYSTEM,
+        rounds=2,
+        callbacks=[TensorBoard(tmp_path / "boards")],
+        evaluate_every=1,
+        seed=SEED,
+        accountant="rdp",
+    )
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "boards" / "run"))
+    events.Reload()
+    used = events.Scalars("privacy/epsilon_used_upper_bound")
+    assert [point.step for point in used] == [1, 2]
+    assert used[0].value == pytest.approx(result.history[0].epsilon, rel=1e-6)
+    assert events.Scalars("test/accuracy")[-1].value == pytest.approx(result.accuracy, rel=1e-6)
+    (file,) = (tmp_path / "boards" / "run").iterdir()
+    assert b"privacy statement" in file.read_bytes()
+    assert str(SEED).encode() not in file.read_bytes()
+
+
+def test_mlflow_reads_what_was_written_and_a_resumed_run_goes_on(train: Train, federation: Federation, tmp_path: Path) -> None:
+    file = tmp_path / "mlflow.db"
+    shared = {"rounds": 2, "evaluate_every": 1, "seed": SEED, "accountant": "rdp"}
+    with pytest.raises(KeyboardInterrupt):
+        train(federation, SYSTEM, callbacks=[MLflow(file)], progress=StopsAfter(1), **shared)
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{file}")
+    place = client.get_experiment_by_name("dpfl").experiment_id
+    assert [run.info.status for run in client.search_runs([place])] == ["KILLED"]
+    result = train(federation, SYSTEM, callbacks=[MLflow(file)], resume=True, **shared)
+    (run,) = client.search_runs([place])
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "run"
+    assert run.data.params["algorithm.name"] == "fedavg-dp"
+    assert run.data.metrics["test/accuracy"] == pytest.approx(result.history[-1].accuracy)
+    assert [point.step for point in client.get_metric_history(run.info.run_id, "round/steps")] == [1, 2]
+    assert "privacy statement" in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["privacy_unit"] == "sample"
+    assert str(SEED).encode() not in file.read_bytes()
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_an_experiment_names_its_loggers() -> None:
+    assert from_words({}) == []
+    with pytest.raises(DpflError, match=r"did you mean log\.tensorboard"):
+        from_words(parse({"log": {"tensorbord": "x"}}).log)
+    with pytest.raises(DpflError, match="a file of this machine"):
+        from_words({"mlflow": "http://127.0.0.1:5000"})
+
+
+@pytest.mark.parametrize(("logger", "package"), [(TensorBoard, "torch.utils.tensorboard"), (MLflow, "mlflow.tracking")])
+def test_a_logger_that_is_not_installed_says_how_to_get_it(logger: type, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(DpflError, match=f"{logger.__name__} is not installed: pip install"):
+        logger()
