@@ -32,7 +32,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "als-dpfl": {"sampling_rate": 0.2, "noise_multiplier": 0.8, "rate": 0.5},
     "hw-dpfl": {"batch_size": 200, "rate": 1.0, "samples": 250},
     "dp-sgd-wav": {"sampling_rate": 0.3, "rate": 1.0, "tau": 3},
-    "dp-fedavg-wav": {"tau": 8, "clip": 2.0},
+    "dp-fedavg-wav": {"tau": 8, "clip": 2.0, "batch_size": 32},
+    "dp-fedavg": {"tau": 8, "clip": 2.0, "pilot": 2},
     "nbafl": {"clip": 6.0, "samples": 250, "clients": 4, "rounds": ROUNDS, "exposures": ROUNDS, "tau": 8},
     "dyn-dp-sgd": {"sampling_rate": 0.3, "rate": 1.0, "tau": 2, "phases": 4},
     "dyn-dp-fedavg": {"tau": 8, "phases": 4},
@@ -58,7 +59,7 @@ def system(name: str, variant: str) -> dpfl.algorithms.Algorithm:
 
 
 def crowd_for(name: str, federation: Federation, crowd: Federation) -> Federation:
-    return crowd if name in ("dp-fedavg-wav", "dyn-dp-fedavg") else federation
+    return crowd if name in ("dp-fedavg", "dp-fedavg-wav", "dyn-dp-fedavg") else federation
 
 
 @pytest.mark.parametrize(("name", "variant"), VARIANTS)
@@ -308,7 +309,7 @@ def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(
 def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
     build: Callable[..., dpfl.algorithms.Algorithm],
 ) -> None:
-    made = build("published", noise_multiplier=1.0)
+    made = build("published", noise_multiplier=1.0, clipping="flat" if build is dp_sgd_wav else "updates")
     model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
     fitted = made.fitted(model.layout)
     size = 2 ** math.ceil(math.log2(model.layout.size))

@@ -8,6 +8,7 @@ import torch
 import dpfl
 from dpfl.data import Drawn, Population
 from dpfl.errors import DpflError
+from dpfl.experiment import parse, with_settings
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,32 @@ def test_a_population_trains_at_client_level_and_is_refused_at_sample_level(sour
         )
     with pytest.raises(DpflError, match="none of them can be public"):
         source.split(clients=10, how=Drawn(20), public_clients=2)
+
+
+SKEW = (230, 230, 5, 5, 5, 5, 5, 5, 5, 5)
+
+
+def test_labels_are_held_in_the_proportions_that_are_given(source) -> None:
+    """The clipping paper's: of 100 images two classes have 46 each and eight have one, and which do differs by client."""
+    counts = source.split(clients=40, how=Drawn(100, labels=SKEW), seed=0).label_counts()
+    assert all(sorted(row) == [1] * 8 + [46, 46] for row in counts.tolist())
+    assert len({tuple(row) for row in counts.tolist()}) > 10
+
+
+def test_labels_come_from_one_setting(source) -> None:
+    skew = "data.labels=[230,230,5,5,5,5,5,5,5,5]"
+    made = parse(with_settings({"data": {"partition": "drawn", "images": 100, "clients": 5}}, [skew])).federation()
+    assert sorted(made.label_counts()[0].tolist()) == [1] * 8 + [46, 46]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"), [({"labels": "2"}, "list"), ({"labels": (0,) * 10}, "list"), ({"labels": SKEW, "beta": 1.0}, "one of")]
+)
+def test_labels_that_mean_nothing_are_refused(wrong: dict[str, object], match: str) -> None:
+    with pytest.raises(DpflError, match=match):
+        Drawn(100, **wrong)
+
+
+def test_a_number_for_each_class_is_needed(source) -> None:
+    with pytest.raises(DpflError, match="10 classes"):
+        source.split(clients=5, how=Drawn(100, labels=(1, 2)), seed=0).clients[0]

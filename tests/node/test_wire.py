@@ -280,8 +280,15 @@ def test_every_reason_has_a_sentence() -> None:
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in wire.REASONS.values())
 
 
-STAYS = {"NoClip": {"level"}, "Release": {"sums"}, "Upload": {"sums"}, "Task": {"summed"}}
-"""What has one value over a wire: no bound, and no secure sum, which nodes do not take part in."""
+STAYS = {
+    "NoClip": {"level"},
+    "Release": {"sums"},
+    "Upload": {"sums", "by_samples"},
+    "Task": {"summed", "norms"},
+    "HaarClip": {"public"},
+}
+"""What has one value over a wire: no bound; no secure sum, which nodes do not take part in; no public clients; and an upload's
+noise is the node's own by then."""
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:

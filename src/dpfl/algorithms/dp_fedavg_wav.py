@@ -1,22 +1,30 @@
 """DP-FedAvg-WAV (Ranaweera et al., Algorithm 2): DP-FedAvg with the server's noise on Haar coefficients, client level.
 
-`published` clips |g| to C: with the paper's weights the multiplier is z / sqrt(m) in truth, and the statement says what that
-proves. `sound` clips |W H| of every update to C, so that z is true. Updates are transformed, not models: the transform is
-linear, and a clip has a meaning for updates only. (As printed the clip is on single gradients while the release is a model
-after many steps, and the noise ignores the clients' weights; with either no guarantee would be left to state.)
+`sound` clips |W H| of every update to C, so that z is true. Updates are transformed, not models: the transform is linear, and a
+clip has a meaning for updates only.
+
+`published` is Algorithm 2 as printed: clients clip the gradients of *samples* to C, and the noise on the mean of their models,
+which d_k samples weigh, has deviation z C / (q_c d) over W. Nothing bounds a client's whole update then but eta C in each of
+its tau steps, so that a client with the most samples, n, can move W H by sqrt(m) eta tau C n / (q_c d): the multiplier is z /
+(sqrt(m) eta tau n) in truth. `samples` is n. `clipping="updates"` is the smaller error: |x_i - x| clipped to C, noise z C / W
+on the sum, z / sqrt(m) in truth. Either counts z, and the statement says what is proven. `lemma` adds sqrt(2 / (2 + log2 m)) of
+the noise, as Lemma 2 has it. The clip is given, or the median of public clients (`public_clip`): of their updates, or, as
+printed, of their samples' gradients at the first model.
 """
 
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of
+from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
-from dpfl.privacy import Flat, Release
+from dpfl.privacy import FixedSize, Flat, PublicMedian, Release
 from dpfl.privacy.clip import Clip
 from dpfl.privacy.haar_release import HaarClip
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.steps import Fixed
 from dpfl.server.update import ServerUpdate
+from dpfl.server.weights import BySize, Uniform
 
 CLAIM = Claim("section 4 of the paper: RDP at the noise multiplier z, as for plain DP-FedAvg", "rdp")
 
@@ -25,24 +33,41 @@ def dp_fedavg_wav(
     variant: str = "sound",
     cohort: int | None = None,
     clip: float = 1.0,
+    clipping: str | None = None,
+    public_clip: bool = False,
     noise_multiplier: float | None = None,
     haar_weights: str = "paper",
     by_layer: bool = False,
     energies: tuple[float, ...] = (),
+    lemma: bool = False,
     tau: int = 32,
     rate: float = 0.1,
     batch_size: int = 64,
+    samples: int = 600,
     server_rate: float = 1.0,
     server_momentum: float = 0.0,
 ) -> Algorithm:
     """x <- x + eta_g Haar^-1(sum_i clip(Haar(x_i - x)) + N(0, z^2 C^2 / W^2)) / P, with P expected clients."""
     sound = choose("variant", variant, VARIANTS)
-    bound: Clip = HaarClip(clip, "weighted", haar_weights, by_layer, energies) if sound else Flat(clip)
+    kind = clipping or ("updates" if sound else "gradients")
+    printed = choose("clipping", kind, {"updates": False, "gradients": True})
+    if sound and (printed or lemma):
+        raise DpflError("A clip of gradients, and the noise of Lemma 2, are as published: set variant = 'published'.")
+    if samples < 1:
+        raise DpflError(f"The largest client has at least 1 sample, not {samples}.")
+    updates: Clip = PublicMedian(clip) if public_clip else Flat(clip)
+    if sound:
+        updates = HaarClip(clip, "weighted", haar_weights, by_layer, energies, public=public_clip)
+    far, portion = (rate * tau, 1 / (rate * tau * samples)) if printed else (1.0, None)
+    noise = haar_noise_of(noise_multiplier, haar_weights, by_layer, energies, lemma, portion)
+    steps = Release(FixedSize(batch_size), updates) if printed else None
     return Algorithm(
         name="dp-fedavg-wav",
         local=Local(SGD(rate), batch_size),
         steps=Fixed(tau),
-        clients=Release(poisson_cohort_of(cohort), bound, haar_noise_of(noise_multiplier, haar_weights, by_layer, energies)),
+        samples=steps,
+        clients=Release(poisson_cohort_of(cohort), Flat(far * clip) if printed else updates, noise),
+        weights=BySize() if printed else Uniform(),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=CLAIM,

@@ -6,8 +6,9 @@ come from the clients' label histograms, asked for once.
 `sound` plans the noise by an accountant over all rounds and claims no gain from sampling. One sample moves the mean of the
 first batch that it is in by 2 G / b and those after by 2 G at most, so the update by 2 eta G (E - 1 + 1 / b): the default is E
 = 1. The histogram is released with noise that is paid for, and weighs by similarity (1 - h). `published` takes the noise of
-Theorem 1 for `round_epsilon` a round on 2 eta G E (which holds for epsilon < 2 gamma, gamma = E b / n <= 1, only), claims
-Theorem 2, weighs by distance, which favours skewed clients, and has the histogram as it is: no epsilon holds.
+Theorem 1 for `round_epsilon` a round on 2 eta G E (which holds for epsilon < 2 gamma, gamma = E b / n_k <= 1, only), claims
+Theorem 2, both with each client's own n_k (`samples` gives all the same), weighs by distance, which favours skewed clients, and
+has the histogram as it is: no epsilon holds.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from dpfl.server.steps import Fixed
 from dpfl.server.weights import Hellinger
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
+USUAL = 600
+"""Samples of a client in the paper."""
 HISTOGRAM = "the label histogram of every client, without noise: it decides the weights"
 
 
@@ -37,15 +40,16 @@ def hw_dpfl(
     noise_multiplier: float | None = None,
     round_epsilon: float = 1.0,
     delta: float = 1e-5,
-    samples: int = 600,
+    samples: int | None = None,
     weights: str | None = None,
     histogram_noise: float = 10.0,
     cohort: int | None = None,
 ) -> Algorithm:
-    """E steps without noise, x_i + N(0, (z moves)^2), then x <- sum_i h_i x_i / sum h_i; tau is E, clip G, samples n."""
+    """E steps without noise, x_i + N(0, (z moves)^2), then x <- sum_i h_i x_i / sum h_i; tau is E, clip G, samples n_k."""
     sound = choose("variant", variant, VARIANTS)
     steps = tau or (1 if sound else 10)
-    paper = HellingerNoise(round_epsilon, delta, steps, batch_size, samples, rate, clip)
+    paper = HellingerNoise(round_epsilon, delta, steps, batch_size, samples or USUAL, rate, clip)
+    given = sound or noise_multiplier is not None or samples is not None
     noise = noise_of(noise_multiplier if sound else noise_multiplier or paper.multiplier)
     kind = choose("weights", weights or ("similarity" if sound else "distance"), dict(zip(KINDS, KINDS, strict=True)))
     return Algorithm(
@@ -58,6 +62,7 @@ def hw_dpfl(
             Flat(rate * clip * steps),
             noise,
             moves=2 * rate * clip * (steps - 1 + 1 / batch_size) if sound else paper.sensitivity,
+            by_samples=None if given else paper,
         ),
         clients=Release(cohort_of(cohort)),
         weights=Hellinger(kind, Survey(histogram_noise if sound else None)),

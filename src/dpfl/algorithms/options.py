@@ -47,9 +47,13 @@ def layer_clip_of(name: str, level: float) -> Clip:
     return choose("clipping", name, parts)
 
 
-def haar_noise_of(multiplier: float | None, weights: str, by_layer: bool, energies: tuple[float, ...]) -> HaarNoise | Planned:
+def haar_noise_of(
+    multiplier: float | None, weights: str, by_layer: bool, energies: tuple[float, ...], lemma: bool = False,
+    portion: float | None = None,
+) -> HaarNoise | Planned:  # fmt: skip
     """Noise on Haar coefficients, as given, or to be planned from the budget."""
-    noise = HaarNoise(1.0 if multiplier is None else multiplier, weights, by_layer, energies)
+    given = 1.0 if multiplier is None else multiplier
+    noise = HaarNoise(given, weights, by_layer, energies, lemma=lemma, portion=portion)
     return Planned(noise) if multiplier is None else noise
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.rounds import Ground, Round, linear, play
 from dpfl.node.task import Reply
-from dpfl.privacy import All, Keyed, PublicMedian, Release
+from dpfl.privacy import All, Keyed, Release
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 
@@ -114,7 +114,7 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
     x[rows[1]] *= FAR
     if whole:
         x[rows[0]] = 0
-    public = (rows[4],) if isinstance(algorithm.clients.clip, PublicMedian) else ()
+    public = (rows[4],) if algorithm.asks_public_clips else ()
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     grounds = [Ground(linear(16, 3), x, y, 3, (one, *rows[2:4]), (SAMPLES,) * 3, public) for one in first]
     return grounds[0], grounds[1]

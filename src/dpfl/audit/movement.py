@@ -17,7 +17,7 @@ from dpfl.audit.canaries import Clients, one_canary
 from dpfl.audit.chances import Checked
 from dpfl.audit.noises import plain
 from dpfl.audit.rounds import Ground, linear, play
-from dpfl.privacy import FixedSize, Keyed, PublicMedian, Release
+from dpfl.privacy import FixedSize, Keyed, Release
 from dpfl.privacy.clip import Measuring
 from dpfl.server.steps import Fixed
 
@@ -74,7 +74,7 @@ def _of_rounds(algorithm: Algorithm) -> Iterator[float]:
     for client in range(CLIENTS):
         sums = []
         for far in (client, None):
-            ground = _clients(far, isinstance(made.clients.clip, PublicMedian))
+            ground = _clients(far, made.asks_public_clips)
             (played,) = play(made, ground, Keyed(0), 1)
             release = played.asked.tasks[0].clients
             divisor = release.sampling.expected(CLIENTS) * made.weights.usual(ground.declared)

@@ -22,7 +22,7 @@ from dpfl.audit.leaks import with_everyone
 from dpfl.audit.rounds import Ground, linear, play
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
-from dpfl.privacy import Keyed, PublicMedian, Quantile, Randomness, Release, SystemEntropy
+from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
 from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.server.steps import Fixed
@@ -58,6 +58,11 @@ def noises(algorithm: Algorithm, seed: int = 0) -> Checked:
     return Checked(seen, tuple(faults))
 
 
+def _with_given_clip(release: Release) -> Release:
+    """In the place of one that comes from raw values."""
+    return replace(release, clip=Flat(release.clip.level)) if release.clip.adapts_to == "raw" else release
+
+
 def plain(algorithm: Algorithm) -> Algorithm:
     """The same releases and schedule, with all else so that what is released is a known multiple of the noise."""
     made = with_everyone(algorithm)
@@ -67,6 +72,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
         local=Local(SGD(1.0)),
         steps=Fixed(STEPS if made.scale == "step" else 1),
         samples=replace(made.samples, realised=False) if made.samples else None,
+        clients=_with_given_clip(made.clients),
         weights=Uniform() if survey and not survey.trusted else algorithm.weights,
         server=ServerUpdate(),
         controls=False,
@@ -108,7 +114,7 @@ def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> It
 def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
     """The sums of rounds of which half the replies are lost."""
     clients = algorithm.clients.shared_by or CLIENTS
-    ground = _blank(clients, int(isinstance(algorithm.clients.clip, PublicMedian)))
+    ground = _blank(clients, int(algorithm.asks_public_clips))
     before, past = ground.flat().read(), list[Tensor]()
     lost = 0 if algorithm.clients.whole_run else clients // 2
     for number, played in enumerate(play(algorithm, ground, randomness, rounds, lost=lost)):

@@ -9,25 +9,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
-from dpfl.data.checks import require_above, require_whole
+from dpfl.data.checks import is_number, require_above, require_whole
+from dpfl.data.stratify import apportion
+from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own from Dir(beta)."""
+    """Each client draws `images` samples; with `beta`, its labels follow proportions of its own from Dir(beta); with `labels`,
+    it has them in these proportions, and chance says which class has which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten."""
 
     images: int = 50
     beta: float | None = None
+    labels: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require_whole(self.images, "images", least=2)
         if self.beta is not None:
             require_above(self.beta, "beta", bound=0)
+        if self.labels is not None:
+            self._check_labels(self.labels)
+
+    def _check_labels(self, labels: Any) -> None:
+        if self.beta is not None:
+            raise DpflError("data.beta and data.labels both say how labels are skewed: give one of them.")
+        if (
+            not isinstance(labels, list | tuple)
+            or not all(is_number(share) and share >= 0 for share in labels)
+            or not any(labels)
+        ):
+            raise DpflError(
+                f"data.labels is {labels!r}: give a list of how many samples each class has, such as [230, 230, 5, 5]."
+            )
+        object.__setattr__(self, "labels", tuple(labels))
+
+    @property
+    def skewed(self) -> bool:
+        return bool(self.beta or self.labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +75,7 @@ class Population(Sequence["torch.Tensor"]):
         if isinstance(number, slice):
             return Population(self.how, self.labels, self.clients[number], self.seed)
         rng = np.random.default_rng((self.seed, self.clients[number]))
-        rows = self._by_label(rng) if self.how.beta else rng.choice(len(self.labels), self.how.images, replace=False)
+        rows = self._by_label(rng) if self.how.skewed else rng.choice(len(self.labels), self.how.images, replace=False)
         return torch.from_numpy(np.sort(rows).astype(np.int64))
 
     @cached_property
@@ -62,7 +85,15 @@ class Population(Sequence["torch.Tensor"]):
 
     def _by_label(self, rng: np.random.Generator) -> np.ndarray:
         members = self._members
-        shares = rng.dirichlet(np.full(len(members), self.how.beta))
-        wanted = rng.multinomial(self.how.images, shares)
+        wanted = self._given(len(members), rng) if self.how.labels else self._drawn(len(members), rng)
         wanted = np.minimum(wanted, [len(rows) for rows in members])
         return np.concatenate([rng.choice(rows, count, replace=False) for rows, count in zip(members, wanted, strict=True)])
+
+    def _drawn(self, classes: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.multinomial(self.how.images, rng.dirichlet(np.full(classes, self.how.beta)))
+
+    def _given(self, classes: int, rng: np.random.Generator) -> np.ndarray:
+        labels = self.how.labels or ()
+        if len(labels) != classes:
+            raise DpflError(f"data.labels has {len(labels)} numbers, but there are {classes} classes: give one for each.")
+        return apportion(rng.permutation(np.array(labels, dtype=np.float64)), self.how.images)

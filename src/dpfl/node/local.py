@@ -18,7 +18,7 @@ from dpfl.node.holdings import Holdings
 from dpfl.node.objectives import Generator
 from dpfl.node.task import Local
 from dpfl.privacy import Release
-from dpfl.privacy.clip import Clip, Measuring
+from dpfl.privacy.clip import Clip, Measuring, Reshaping
 
 
 def private_steps(
@@ -56,8 +56,14 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
     total = torch.zeros(gradients.model.layout.trainable)
     written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
     for _, rows in written:
-        total += clip.factors(clip.norms(rows)) @ rows
+        total += clip.clipped(rows).sum(0) if isinstance(clip, Reshaping) else clip.factors(clip.norms(rows)) @ rows
     return total
+
+
+def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
+    """What the clip bounds, of every sample."""
+    norms = [clip.norms(rows) if isinstance(clip, Measuring) else rows.norm(dim=1) for _, rows in gradients.rows(x, y)]
+    return torch.cat([torch.zeros(0), *norms])
 
 
 def plain_steps(

@@ -24,7 +24,7 @@ from dpfl.models import Buildable, FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import Holdings, Questioned
-from dpfl.node.local import clipped_batch, clipped_sum, plain_steps, private_steps
+from dpfl.node.local import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.policy import Policy
 from dpfl.node.task import Reply, Task, cost, moved_by_rounding
@@ -140,6 +140,8 @@ class Node:
         writing.exception()
 
     def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
+        if task.norms:
+            return Reply(task.client, raw={"norms": self._norms(task, vector)})
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, vector, randomness)})
         try:
@@ -239,6 +241,14 @@ class Node:
     def _counted(self, x: Tensor, y: Tensor, most: float) -> Tensor:
         with evaluating(self.model.module):
             return counted(self.site.task, self.model.module(self.model.arrange(x)), y, most)
+
+    def _norms(self, task: Task, vector: Tensor) -> np.ndarray:
+        """Of the gradients of public samples, as they are."""
+        if task.client not in self.site.public or task.samples is None:
+            raise DpflError("The norms of gradients are asked of clients whose data is public, and of nobody else.")
+        self.model.load(vector)
+        data = self._held(task.client).as_rows
+        return gradient_norms(self._clipped(task.samples), task.samples.clip, *data.take(torch.arange(len(data)))).numpy()
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:

@@ -80,7 +80,7 @@ class Summed:
 @dataclass(frozen=True)
 class Task:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
-    `slope` for a noisy one that is paid for.
+    `slope` for a noisy one that is paid for, `norms` for those of its gradients, which only a client has whose data is public.
     """
 
     round: int
@@ -95,6 +95,7 @@ class Task:
     survey: AnySurvey | None = None
     slope: bool = False
     summed: Summed | None = None
+    norms: bool = False
 
     @property
     def summing(self) -> Release | None:

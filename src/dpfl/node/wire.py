@@ -148,7 +148,7 @@ NOISES = _parts(
     (Gaussian, {"multiplier": number}),
     (SecureGaussian, {"multiplier": number}),
     (AtLeast, {"multiplier": number, "floor": number}),
-    (HaarNoise, {"multiplier": number, **HAAR}),
+    (HaarNoise, {"multiplier": number, **HAAR, "lemma": truth, "portion": optional(number)}),
     (BandedNoise, {"multiplier": number, "bands": optional(whole(1)), "rounds": whole(), "turns": whole(1)}),
 )
 SURVEYS = _parts(

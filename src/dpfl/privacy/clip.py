@@ -38,7 +38,7 @@ class Clip(Protocol):
 
     @property
     def adapts_to(self) -> str:
-        """What the level follows from round to round: a paid "count", "public" clients, or nothing ("")."""
+        """What the level follows: a paid "count", "public" clients, a run without privacy ("raw"), or nothing ("")."""
 
     def groups(self, names: Sequence[str]) -> Groups:
         """Which entries of the layout share a bound."""
@@ -53,6 +53,14 @@ class Measuring(Protocol):
 
     def norms(self, rows: Tensor) -> Tensor:
         """What is bounded, for each row (units, n)."""
+
+
+@runtime_checkable
+class Reshaping(Protocol):
+    """A clip that shrinks parts of a vector by factors of their own, and is not by layers."""
+
+    def clipped(self, rows: Tensor) -> Tensor:
+        """Each row (units, n) inside its bound."""
 
 
 @runtime_checkable
@@ -76,6 +84,12 @@ def shrink(norms: Tensor, bound: float) -> Tensor:
     """clip(g, C) = g min(1, C / |g|)."""
     factors = (bound * (1 - MARGIN) / norms.clamp_min(1e-30)).clamp_max(1.0)
     return factors.where(factors > SMALLEST**2, 0.0)
+
+
+def median(norms: Sequence[float], otherwise: float) -> float:
+    """Of public norms, where it can be a level."""
+    level = float(torch.tensor(list(norms), dtype=torch.float64).median())
+    return level if level >= SMALLEST and math.isfinite(level) else otherwise
 
 
 def together(names: Sequence[str]) -> Groups:
@@ -186,8 +200,26 @@ class PublicMedian:
         return shrink(norms, self.level)
 
     def adapt(self, public_norms: Sequence[float]) -> PublicMedian:
-        level = float(torch.tensor(list(public_norms), dtype=torch.float64).median())
-        return replace(self, level=level) if level > 0 and math.isfinite(level) else self
+        return replace(self, level=median(public_norms, self.level))
+
+
+@dataclass(frozen=True)
+class ShareOfMean(Flat):
+    """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many as the run (clipping paper,
+    section 2.2): the data decides it, and no noise covers that."""
+
+    share: float = 0.5
+    rounds: int | None = None
+    adapts_to = "raw"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.share < math.inf or (self.rounds is not None and self.rounds < 1):
+            raise DpflError("A clip from a run without privacy has a share above 0 of the mean, and 1 round of it or more.")
+
+    def adapt(self, norms: Sequence[float]) -> ShareOfMean:
+        mean = math.fsum(norms) / len(norms) if norms else 0.0
+        return replace(self, level=self.share * mean) if 0 < mean < math.inf else self
 
 
 @dataclass(frozen=True)
@@ -234,6 +266,10 @@ def clip_vector(
     vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int], out: Tensor | None = None
 ) -> tuple[Tensor, bool]:
     """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside before."""
+    if isinstance(clip, Reshaping):
+        shaped = clip.clipped(vector[None])[0]
+        inside = torch.equal(shaped, vector)
+        return shaped if out is None else out.copy_(shaped), inside
     groups = clip.groups(names)
     if len(groups) == 1:
         factor = clip.factors(_norm(vector, clip)[None])

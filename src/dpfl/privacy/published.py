@@ -6,7 +6,7 @@ Nothing here guards a budget. The formulas serve to run a system as it was publi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,10 @@ class HellingerNoise:
             raise DpflError(
                 f"Theorem 1 has no noise for delta {self.delta:g} above 1.25 gamma; draw more samples, or lower delta."
             )
+
+    def of(self, samples: int) -> HellingerNoise:
+        """sigma_{t,k} and the claim are each client's own, through gamma = E b / n_k."""
+        return replace(self, samples=samples)
 
     @property
     def gamma(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -183,8 +183,8 @@ class Release:
         return self.clip.level * largest_weight
 
     def event(self, population: int) -> Event:
-        """What one such release costs, for a population of this many units."""
-        covered = self.private and not self.realised
+        """What one such release costs, for a population of this many units; no noise covers a clip that is raw itself."""
+        covered = self.private and not self.realised and self.clip.adapts_to != "raw"
         return self.sampling.event(self.multiplier, population) if covered else gaussian(0.0)
 
     def stated_event(self, population: int) -> Event:
@@ -214,7 +214,9 @@ class Release:
     @property
     def added(self) -> float:
         """The deviation of the noise that is added in one place."""
-        return self.sums.share(self.deviation()) if self.sums else self.deviation()
+        if self.sums:
+            return self.sums.share(self.deviation())
+        return self.deviation() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
 
     def energy(self, size: int) -> float:
         """E |noise|^2 of a sum of this size, in units of deviation^2."""
@@ -255,12 +257,28 @@ class Release:
             )
 
 
+class BySamples(Protocol):
+    """Noise that a paper makes by how many samples a client has, and what it claims of it."""
+
+    @property
+    def multiplier(self) -> float: ...
+
+    def of(self, samples: int) -> BySamples:
+        """For a client that declared so many."""
+
+    def claimed(self, releases: int) -> float: ...
+
+
 @dataclass(frozen=True)
 class Upload(Release):
-    """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it."""
+    """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it.
+
+    With `by_samples` the noise is each client's own (`own`); what stands here is then that of a usual one.
+    """
 
     moves: float = math.inf
     protects: str = "sample"
+    by_samples: BySamples | None = None
     of_models = True
 
     def __post_init__(self) -> None:
@@ -282,6 +300,10 @@ class Upload(Release):
                 f"Two uploads inside the clip can be twice its level apart, but moves = {self.moves:g}; give at least "
                 f"{self.apart:g}."
             )
+
+    def own(self, noise: BySamples) -> Upload:
+        """With the noise of one client."""
+        return replace(self, noise=Gaussian(noise.multiplier), by_samples=None)
 
     @property
     def apart(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -99,7 +99,8 @@ class Accounts:
         for spent in self.spent(besides=self.run):
             neighbours_of([*spent, event])
         if self.published:
-            return [self._claimed_remaining(horizon)] * len(self.paths())
+            counts = {id(own): self._claimed_remaining(own, horizon) for own in self._kinds}
+            return [counts[id(own)] for own in self._own]
         if self.algorithm.schedule:
             return self._ask(lambda ledger: self._scheduled_remaining(ledger, horizon))
         return self._ask(lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
@@ -115,9 +116,22 @@ class Accounts:
 
         return largest(fits, horizon)
 
-    def _claimed_remaining(self, horizon: int) -> int:
+    @cached_property
+    def _own(self) -> Sequence[Algorithm]:
+        """The algorithm as it is for each who pays."""
+        if not self.algorithm.own_accounts:
+            return [self.algorithm] * len(self.owners)
+        found = {size: self.algorithm.of_size(size) for size in set(self.declared)}
+        return [found[size] for size in self.declared]
+
+    @property
+    def _kinds(self) -> Iterable[Algorithm]:
+        """Those of them that differ."""
+        return {id(own): own for own in self._own}.values()
+
+    def _claimed_remaining(self, own: Algorithm, horizon: int) -> int:
         """A published system stops where its paper says; its ledger holds the truth, which no limit would allow."""
-        epsilon, claim = self.epsilon, self.algorithm.claim
+        epsilon, claim = self.epsilon, own.claim
         if epsilon is None:
             return horizon or MOST
         if claim.accountant:
@@ -207,7 +221,8 @@ class Accounts:
             max(made, min(epsilon(most, self.delta), ceiling)) for made, (most, ceiling) in zip(used, bounds, strict=True)
         ]
         claim = self.algorithm.claim
-        claimed = [self._claimed(events) for events in spent]
+        stated = [self._stated(own, events) for own, events in zip(self._own, spent, strict=True)]
+        claimed = [own.claim.epsilon(events, self.delta) for own, events in zip(self._own, stated, strict=True)]
         names = self.owners if self.algorithm.own_accounts else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
@@ -221,7 +236,7 @@ class Accounts:
             claim=claim.text,
             per_client=dict(zip(names, figures, strict=True)),
             releases=_releases(spent),
-            stated={encode(event): count for event, count in max(map(self._stated, spent), key=_releases_made).items()},
+            stated={encode(event): count for event, count in max(stated, key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
             used=max(used),
             most=_releases([most for most, _ in bounds]),
@@ -246,15 +261,12 @@ class Accounts:
             return ()
         return ("tau follows what is released, so proven is for all steps that could have been made; set budget.epsilon.",)
 
-    def _claimed(self, spent: Spent) -> float | None:
+    def _stated(self, own: Algorithm, spent: Spent) -> Spent:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
-        return self.algorithm.claim.epsilon(self._stated(spent), self.delta)
-
-    def _stated(self, spent: Spent) -> Spent:
-        own = less(spent, self.algorithm.before)
+        made = less(spent, self.algorithm.before)
         if self.algorithm.schedule is None:
-            return {self.algorithm.stated_event(self._population): own.get(self.event, 0)}
-        return own
+            return {own.stated_event(self._population): made.get(own.event(self._population), 0)}
+        return made
 
     def _nothing(self) -> PrivacyStatement:
         return PrivacyStatement(

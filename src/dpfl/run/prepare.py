@@ -244,7 +244,7 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
     if algorithm.schedule and algorithm.schedule.follows and federation.test is None:
         raise DpflError(f"{algorithm.name} follows the loss on a public test set: give the data one (x_test and y_test).")
     _check_noise(algorithm, federation)
-    if algorithm.clients.clip.adapts_to == "public" and not federation.public:
+    if algorithm.asks_public_clips and not federation.public:
         raise DpflError("Clipping by a public median needs public clients: set data.public_clients.")
     if algorithm.steps.asks_public and not federation.public:
         raise DpflError("Estimates from public data need public clients: set data.public_clients.")
@@ -270,8 +270,9 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     largest = max(federation.counted(algorithm.unit))
     if algorithm.samples:
         algorithm.samples.check_not_absorbed(algorithm.samples.sampling.expected(largest), algorithm.samples.clip.level)
-    if algorithm.uploads:
-        algorithm.uploads.check_not_absorbed(1, algorithm.uploads.clip.level)
+    for size in set(federation.counted(algorithm.unit)) if algorithm.uploads else ():
+        if own := algorithm.of_size(size).uploads:
+            own.check_not_absorbed(1, own.clip.level)
     cohort = algorithm.clients.sampling.expected(len(federation.sizes))
     algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.level)
 

@@ -84,7 +84,9 @@ def digest(schema: Schema | None) -> str:
 
 def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     """Batches of b of n samples cost by n, which only the node knows before it joins."""
-    if algorithm.own_accounts and algorithm.event(2) != algorithm.event(3):
+    if algorithm.clients.clip.adapts_to == "raw":
+        raise DpflError("A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.")
+    if algorithm.own_accounts and (algorithm.event(2) != algorithm.event(3) or algorithm.of_size(2) is not algorithm):
         raise DpflError(
             f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
             "batches by a sampling_rate."

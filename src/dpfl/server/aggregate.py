@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.errors import Diverged, DpflError
 from dpfl.lazy import torch
 from dpfl.node.task import Reply
 from dpfl.privacy import Release
@@ -63,7 +64,28 @@ def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -
     return f"{digest.hexdigest()}-{inside}"
 
 
-def fault(update: Tensor | None, size: int) -> str:
+def usable(replies: Sequence[Reply], round: int, faulty: Callable[[Reply], str]) -> tuple[list[Reply], list[str]]:
+    """Those that count, and why the others do not; a client whose loss is not a number ends the run, and so does a round that
+    nobody answers."""
+    good, lost = list[Reply](), list[str]()
+    for reply in replies:
+        if reply.diverged:
+            raise Diverged(
+                f"Training diverged at client {reply.client} in round {round}: {reply.failed} "
+                "The last good checkpoint is kept; lower the learning rate, then start anew."
+            )
+        if problem := reply.refused or reply.failed or faulty(reply):
+            lost.append(f"round {round}, client {reply.client}: {problem}")
+        else:
+            good.append(reply)
+    if replies and not good and not any(reply.refused for reply in replies):
+        causes = dict.fromkeys(line.split(": ", 1)[1] for line in lost)
+        raise DpflError(f"No reply of round {round} can be used: {'; '.join(causes)}.")
+    return good, lost
+
+
+def fault(reply: Reply, size: int) -> str:
+    update = reply.update
     if update is None or update.shape != (size,):
         return "its update has the wrong shape and was dropped"
     # A sum that is finite has finite terms; one that is not may also have overflowed.

@@ -124,6 +124,11 @@ class Algorithm:
         return self.scale in ("step", "upload") or self.sums is not None
 
     @property
+    def asks_public_clips(self) -> bool:
+        """Whether a clip follows clients whose data is public."""
+        return any(release and release.clip.adapts_to == "public" for release in (self.samples, self.clients))
+
+    @property
     def release(self) -> Release | None:
         """The release that carries the noise."""
         return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
@@ -132,6 +137,13 @@ class Algorithm:
     def sums(self) -> Shared | None:
         """Who shares the noise, where the server sees sums only."""
         return self.release.sums if self.release else None
+
+    def of_size(self, samples: int) -> Algorithm:
+        """As it is for a client that declared so many samples: noise on uploads may be each client's own, and its claim."""
+        if self.uploads is None or self.uploads.by_samples is None:
+            return self
+        own = self.uploads.by_samples.of(samples)
+        return replace(self, uploads=self.uploads.own(own), claim=replace(self.claim, formula=own.claimed))
 
     def summed(self, shared: Shared) -> Algorithm:
         """With noise that clients share under secure aggregation; refused where there is no proof for that."""

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.errors import Diverged, DpflError
+from dpfl.errors import DpflError
 from dpfl.node.task import Order, Reply, Task
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.clip import adapted
+from dpfl.privacy.clip import ShareOfMean, adapted
 from dpfl.privacy.randomness import scoped
+from dpfl.privacy.release import Upload
 from dpfl.privacy.surveys import AnySurvey
-from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, release_name, weighted_sum
+from dpfl.server.aggregate import (
+    correlated_sum,
+    fault,
+    mean,
+    noisy_inside_fraction,
+    noisy_sum,
+    release_name,
+    usable,
+    weighted_sum,
+)
 from dpfl.server.algorithm import Algorithm
+from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
+from dpfl.server.clock import Clock
 from dpfl.server.kept import Kept
 from dpfl.server.schedules import counted_alike
 from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
-from dpfl.server.steps import Seen, Situation
+from dpfl.server.steps import Seen, Situation, chosen
 from dpfl.server.summing import Add, RoundSum, plain
 from dpfl.server.weights import found
 
@@ -46,8 +58,7 @@ class Coordinator:
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
         self._facts = facts(algorithm, budget, federated, state, self._weights)
-        self._clock = time.monotonic() - state.seconds
-        self._longest, self._made = 0.0, state.round
+        self._clock = Clock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
         self._taken = 0
@@ -62,10 +73,10 @@ class Coordinator:
         self._find_centre_and_scales()
         if self.stopped_by:
             return None
-        self._find_public_clip()
+        self._find_clips()
         self._follow_schedule()
         steps = self._steps()
-        self._cohort = self._drawn()
+        self._cohort = self._drawn(state.round)
         if self.algorithm.sums and len(self._cohort) < self.algorithm.sums.survivors:
             self.stopped_by = "survivors"
             return None
@@ -75,11 +86,10 @@ class Coordinator:
         self._ask_public(steps)
         return self._order(self._cohort, steps, state.clients)
 
-    def _drawn(self) -> tuple[int, ...]:
+    def _drawn(self, round: int) -> tuple[int, ...]:
         """Who is asked; in a secure sum of clients it is everybody, and each draws for itself."""
-        state, everybody = self.state, len(self.federated.declared)
-        rng = self._randomness.generator("cohort", state.round)
-        drawn = range(everybody) if self.algorithm.sums else state.clients.sampling.draw(everybody, rng, state.round)
+        everybody, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
+        drawn = range(everybody) if self.algorithm.sums else self.state.clients.sampling.draw(everybody, rng, round)
         return tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
 
     @property
@@ -93,13 +103,21 @@ class Coordinator:
         state = self.state
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw, upload=self.algorithm.uploads, survey=survey, slope=self._extra > 0,
+            raw=self.algorithm.steps.asks_raw, survey=survey, slope=self._extra > 0,
         )  # fmt: skip
         sums = self._sum if self.algorithm.sums and not survey else None
-        tasks = tuple(replace(task, client=client, summed=sums.asked(client) if sums else None) for client in clients)
+        tasks = tuple(
+            replace(task, client=client, summed=sums.asked(client) if sums else None, upload=self._upload(client))
+            for client in clients
+        )
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
         return Order(state.round, steps, tasks, state.vector, sent)
+
+    def _upload(self, client: int) -> Upload | None:
+        """With the client's own noise, where that is by how many samples it declared."""
+        declared = self.federated.declared
+        return self.algorithm.of_size(declared[client]).uploads if client < len(declared) else self.algorithm.uploads
 
     @property
     def _left_to_plan(self) -> int:
@@ -139,35 +157,10 @@ class Coordinator:
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
         now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
-        tau = self.algorithm.steps.next(now)
-        if tau != int(tau) or tau < 1:
-            raise DpflError(f"{type(self.algorithm.steps).__name__} must give at least 1 step a round, not {tau}.")
-        if not self.algorithm.steps.adaptive and tau != (said := self._said_steps()):
-            raise DpflError(
-                f"{type(self.algorithm.steps).__name__} gives {tau} steps, but said beforehand (total) it would be {said}; "
-                "steps that follow from the run are adaptive."
-            )
-        return min(int(tau), left)
-
-    def _said_steps(self) -> int:
-        """tau of this round, by what the policy says of all of them: fixed before training, so that T is no output."""
-        total, round = self.algorithm.steps.total, self.state.round
-        return total(round + 1) - total(round)
-
-    def _round_to_come(self, now: float) -> float:
-        """How long it may take: as the longest so far, of this process or on average; nothing is known before the first."""
-        if self.state.round > self._made:
-            self._longest = max(self._longest, now - self.state.seconds)
-        self._made = self.state.round
-        return max(self._longest, now / self.state.round if self.state.round else 0.0)
+        return min(chosen(self.algorithm.steps, now), left)
 
     def _out_of_time(self) -> bool:
-        now = time.monotonic() - self._clock
-        to_come, self.state.seconds = self._round_to_come(now), now
-        if self.budget.rounds is not None and self.state.round >= self.budget.rounds:
-            self.stopped_by = "rounds"
-        elif self.budget.seconds is not None and now + to_come >= self.budget.seconds:
-            self.stopped_by = "seconds"
+        self.stopped_by = self._clock.ends(self.budget, self.state)
         return bool(self.stopped_by)
 
     def _out_of_privacy(self) -> bool:
@@ -258,15 +251,27 @@ class Coordinator:
             state.clients = release
         self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
 
-    def _find_public_clip(self) -> None:
-        """The clip of this round from clients whose data is public: trained like the others, never clipped nor counted."""
-        clip = self.state.clients.clip
-        if clip.adapts_to != "public":
-            return
-        unclipped = Release(self.state.clients.sampling, NoClip())
-        replies = self._probe(self._order(self.federated.public, self._steps(), unclipped))
-        norms = [float(reply.update.norm()) for reply in replies if reply.update is not None]
-        self.state.clients = replace(self.state.clients, clip=adapted(clip, norms))
+    def _find_clips(self) -> None:
+        """From clients whose data is public, who are never clipped nor counted; or, published, from a run without privacy."""
+        state, public = self.state, self.federated.public
+        if state.clients.clip.adapts_to == "public":
+            state.clients = of_public_updates(state.clients, self._unclipped(public, state.round, state.vector))
+        if state.round == 0 and state.samples and state.samples.clip.adapts_to == "public":
+            replies = self._probe(asking_norms(self._order(public, 1, state.clients)))
+            state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
+            self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
+        if state.round == 0 and isinstance(clip := state.clients.clip, ShareOfMean):
+            without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
+            state.clients = replace(state.clients, clip=clip.adapt(without(state.vector, self._weights, self.algorithm.server)))
+
+    def _trained(self, round: int, vector: Tensor) -> list[Reply]:
+        return self._unclipped(self._drawn(round), round, vector)
+
+    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[Reply]:
+        """Updates as they are."""
+        order = self._order(clients, self._steps(), Release(self.state.clients.sampling, NoClip()))
+        tasks = tuple(replace(task, round=round) for task in order.tasks)
+        return self._probe(replace(order, round=round, tasks=tasks, vector=vector))
 
     def aggregate(self, replies: Sequence[Reply]) -> None:
         """3: weigh, sum, noise, and the server's step."""
@@ -331,25 +336,14 @@ class Coordinator:
             self.state.memory |= self.algorithm.schedule.learn(seen, lambda: self._validate(self.state.vector), memory)
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
-        """Refusals and failures cost their own reply; a client whose loss is not a number ends the run."""
-        good, layout = [], self.federated.layout
+        """Refusals and failures cost their own reply."""
         for reply in replies:
-            if reply.diverged:
-                raise Diverged(
-                    f"Training diverged at client {reply.client} in round {self.state.round + 1}: {reply.failed} "
-                    "The last good checkpoint is kept; lower the learning rate, then start anew."
-                )
             if reply.refused and self.algorithm.own_accounts:
                 self.state.remaining[reply.client] = 0
-            faulty = self._sum.fault(reply, layout) if self.algorithm.sums else fault(reply.update, layout.size)
-            problem = reply.refused or reply.failed or faulty
-            if problem:
-                self.lost.append(f"round {self.state.round + 1}, client {reply.client}: {problem}")
-            else:
-                good.append(reply)
-        if replies and not good and not any(reply.refused for reply in replies):
-            causes = dict.fromkeys(line.split(": ", 1)[1] for line in self.lost[-len(replies) :])
-            raise DpflError(f"No reply of round {self.state.round + 1} can be used: {'; '.join(causes)}.")
+        layout = self.federated.layout
+        faulty = partial(self._sum.fault, layout=layout) if self.algorithm.sums else partial(fault, size=layout.size)
+        good, lost = usable(replies, self.state.round + 1, faulty)
+        self.lost += lost
         return good
 
     def _debit_federation(self, total: Tensor, inside: int) -> Randomness:

@@ -50,7 +50,8 @@ def _asked_of_samples(a: Algorithm) -> bool:
 
 def _shown_exactly(a: Algorithm) -> bool:
     survey = a.weights.survey
-    return bool(a.steps.asks_raw or (a.samples and a.samples.realised) or (survey and survey.exact and not survey.trusted))
+    asked = survey and survey.exact and not survey.trusted
+    return bool(a.steps.asks_raw or (a.samples and a.samples.realised) or asked or a.clients.clip.adapts_to == "raw")
 
 
 NOISE: tuple[Rule, ...] = (
@@ -73,7 +74,7 @@ NOISE: tuple[Rule, ...] = (
         "A client knows whether it was drawn, which a draw of samples does not count; draw clients by FixedCohort.",
     ),
     (
-        lambda a: any(release.clip.adapts_to for release in _at_clients(a)),
+        lambda a: (a.uploads and a.uploads.clip.adapts_to) or (a.samples and a.samples.clip.adapts_to not in ("", "public")),
         "A clip that adapts to clients, round by round, is for the sum of a round; give steps and uploads a fixed one.",
     ),
     (

@@ -108,3 +108,16 @@ class Fixed:
 
     def total(self, rounds: int) -> int:
         return rounds * self.tau
+
+
+def chosen(policy: Steps, now: Situation) -> int:
+    """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no output."""
+    tau = policy.next(now)
+    if tau != int(tau) or tau < 1:
+        raise DpflError(f"{type(policy).__name__} must give at least 1 step a round, not {tau}.")
+    if not policy.adaptive and tau != (said := policy.total(now.round + 1) - policy.total(now.round)):
+        raise DpflError(
+            f"{type(policy).__name__} gives {tau} steps, but said beforehand (total) it would be {said}; "
+            "steps that follow from the run are adaptive."
+        )
+    return int(tau)
