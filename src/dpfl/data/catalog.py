@@ -27,6 +27,14 @@ EMNIST_SCALE = ((0.1736,), (0.3317,))
 CIFAR10_SCALE = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 EMNIST_CLASSES = {"digits": 10, "mnist": 10, "letters": 26, "balanced": 47, "bymerge": 47, "byclass": 62}
 
+SCALES = {
+    **dict.fromkeys(("mnist-sample", "mnist"), MNIST_SCALE),
+    "fashion-mnist": FASHION_MNIST_SCALE,
+    **{f"emnist-{split}": EMNIST_SCALE for split in EMNIST_CLASSES},
+    "cifar10": CIFAR10_SCALE,
+}
+"""By the name of the data: mean and deviation of its channels, of images between 0 and 1."""
+
 SHAPES = {
     **dict.fromkeys(("mnist-sample", "mnist", "fashion-mnist", "emnist"), ((1, 28, 28), 10)),
     **{f"emnist-{split}": ((1, 28, 28), classes) for split, classes in EMNIST_CLASSES.items()},

@@ -83,6 +83,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "metrics.sqlite": "a row a round, as it goes (table `rounds`); beside it -wal and -shm while it is open",
         "metrics.parquet": "the same, when the run is over",
         "model.safetensors": "the weights",
+        "README.md": "the model card: data, budget, statement, and how to load the model without dpfl; made to be passed on",
         "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, proven, claimed",
         "result.json": "what the run came to, with the statement",
         "audit.json": "what `dpfl audit RUN` measured",

@@ -132,6 +132,9 @@ class RunFolder:
             )
         return found
 
+    def write_text(self, name: str, text: str) -> None:
+        self._write(name, text.encode())
+
     def write_json(self, name: str, value: object) -> None:
         self._write(name, json.dumps(value, indent=2).encode())
 

@@ -78,9 +78,12 @@ class Job:
     coordinator: Coordinator
     engine: Engine
     recorder: Recorder
+    source: Federation
     notes: tuple[str, ...]
     private: tuple[str, ...] = ()
     schema: Schema | None = None
+    shape: tuple[int, ...] = ()
+    """Of what the model takes, which may be features of a sample."""
 
 
 def prepare(
@@ -189,8 +192,8 @@ def prepare(
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(
-        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, notes, federation.private,
-        federation.train.schema,
+        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, source, notes,
+        federation.private, federation.train.schema, federation.shape,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from dpfl.planning.questions import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.callbacks import Callback, Telling
+from dpfl.run.card import write_card
 from dpfl.run.folder import vector_sha256
 from dpfl.run.metrics import History, Row, figure
 from dpfl.run.prepare import Host, Job, prepare
@@ -192,6 +193,7 @@ def finish(job: Job) -> Result:
     folder.save_model(state.model, model.layout, job.schema and scaled(job.schema, state.model, model.layout))
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict())
+    write_card(job, result)
     return result
 
 

@@ -1,0 +1,106 @@
+"""A module as the Python that builds it, with PyTorch and nothing else: so that what was trained outlives the library."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any
+
+from torch import nn
+
+from dpfl.models.architectures import Centre, Residual
+from dpfl.models.columns import Embedded, OneHot, Scaled
+from dpfl.models.sequences import Attention, Block, Recurrent, Transformer, _waves
+
+STEP = "    "
+IMPORTS = """import math
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional"""
+
+
+def as_code(module: nn.Module) -> str | None:
+    """Lines that end with `model = ...`; None where a part is of a class that is neither torch's nor of the catalogue."""
+    try:
+        built, needed = _expression(module, 0), _classes(module)
+    except _Unknown:
+        return None
+    if not needed and "OrderedDict(" not in built:
+        return f"from torch import nn\n\nmodel = {built}"
+    return "\n\n\n".join([IMPORTS, *(inspect.getsource(part).rstrip() for part in needed), f"model = {built}"])
+
+
+class _Unknown(Exception):
+    pass
+
+
+def _classes(module: nn.Module) -> list[Any]:
+    """Those of the catalogue that occur, and what they need, each once."""
+    found: dict[Any, None] = {}
+    for part in module.modules():
+        for needed in (*NEEDED.get(type(part), ()), *([type(part)] if type(part) in RECIPES else [])):
+            found[needed] = None
+    return list(found)
+
+
+def _expression(module: nn.Module, depth: int) -> str:
+    kind = type(module)
+    if kind is nn.Sequential:
+        return _sequence(module, depth)
+    if kind in RECIPES:
+        return RECIPES[kind](module, depth)
+    if kind.__module__.startswith("torch.nn.modules.") and not list(module.children()):
+        return f"nn.{module!r}"
+    raise _Unknown
+
+
+def _sequence(module: nn.Module, depth: int) -> str:
+    parts = {name: _expression(part, depth + 1) for name, part in module.named_children()}
+    if list(parts) == [str(place) for place in range(len(parts))]:
+        return _call("nn.Sequential", parts.values(), depth)
+    named = [f"{name}={built}" for name, built in parts.items()]
+    if not all(name.isidentifier() for name in parts):
+        raise _Unknown
+    return f"nn.Sequential({_call('OrderedDict', named, depth)})"
+
+
+def _call(name: str, arguments: Iterable[str], depth: int) -> str:
+    inner, end = STEP * (depth + 1), STEP * depth
+    return f"{name}(\n" + "".join(f"{inner}{argument},\n" for argument in arguments) + f"{end})"
+
+
+def _children(module: nn.Module, depth: int) -> str:
+    return _call(type(module).__name__, [_expression(part, depth + 1) for part in module.children()], depth)
+
+
+def _recurrent(module: Any, _: int) -> str:
+    sizes = (module.embedding.num_embeddings, module.embedding.embedding_dim, module.head.out_features)
+    return f"Recurrent({', '.join(map(str, sizes))}, at_end={module.at_end})"
+
+
+def _transformer(module: Any, _: int) -> str:
+    width, layers = module.embedding.embedding_dim, len(module.blocks) - 1
+    heads, outputs = module.blocks[0].attention[1].heads, module.head.out_features
+    sizes = (module.embedding.num_embeddings, len(module.waves), width, layers, heads, outputs)
+    return f"Transformer({', '.join(map(str, sizes))}, at_end={module.at_end})"
+
+
+def _embedded(module: Any, _: int) -> str:
+    firsts = [*module.firsts.tolist(), module.embedding.num_embeddings]
+    levels = tuple(after - before for before, after in pairwise(firsts))
+    return f"Embedded({module.numbers}, {levels}, {module.embedding.embedding_dim})"
+
+
+RECIPES: dict[type, Callable[[Any, int], str]] = {
+    Residual: _children,
+    Centre: lambda module, _: f"Centre({len(module.running_mean)})",
+    OneHot: lambda module, _: repr(module),
+    Scaled: lambda module, _: repr(module),
+    Embedded: _embedded,
+    Recurrent: _recurrent,
+    Transformer: _transformer,
+}
+NEEDED: dict[type, tuple[Any, ...]] = {Transformer: (Attention, Block, _waves)}
