@@ -1,10 +1,11 @@
 """Random kills in a federation of real processes, and what the ledgers say after it: no release may be uncounted.
 
-    python scripts/soak.py [--kills 20] [--nodes 3] [--rounds 40] [--seed 0] [--folder DIR]
+    python scripts/soak.py [--kills 20] [--nodes 3] [--rounds 60] [--seed 0] [--folder DIR]
 
-Every few seconds one of these is killed with -9: a node, its SuperNode, the server, its SuperLink; or a node is stopped
-(SIGSTOP) past the deadline of a round and let go on. Nodes are started again as a supervisor would, the server goes on with
---resume. In the end every release that a node's log tells of must be in its ledger, whose chain must be whole.
+Every few seconds one of these is killed with -9: a node, a node right after a debit, its SuperNode, the server, its SuperLink;
+or a node is stopped (SIGSTOP) past the deadline of a round and let go on. Nodes are started again as a supervisor would, the
+server goes on with --resume. At the end the books are read (soak_books.py); the exit code is 1 where they do not balance, or
+where the run did not end or had fewer kills than were asked for.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,22 @@ import tomli_w
 
 from dpfl.experiment import parse
 from dpfl.flower.up import laid_out
-from dpfl.privacy import Ledger
 from dpfl.run.folder import RunFolder
 
+sys.path.insert(0, str(Path(__file__).parent))
+from soak_books import Books, read
+
 DEADLINE = 20.0
-LONGEST = 1800.0
-PAUSE = (2.0, 8.0)
-KINDS = ("node", "supernode", "server", "superlink", "stopped node")
+LONGEST = 2400.0
+PAUSE = (2.0, 12.0)
+WATCHED = 15.0
+"""Seconds in which a debit is waited for, to kill the node that made it."""
+KINDS = ("node", "node at a debit", "supernode", "server", "superlink", "stopped node")
 CONTENT: dict[str, Any] = {
     "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
-    "model": {"name": "mlp", "hidden": 16},
-    "algorithm": {"name": "fedavg-dp", "tau": 2, "sampling_rate": 0.02, "noise_multiplier": 1.0},
-    "budget": {"epsilon": 8.0, "delta": 1e-5},
+    "model": {"name": "cnn"},
+    "algorithm": {"name": "fedavg-dp", "tau": 10, "sampling_rate": 0.1, "noise_multiplier": 4.0},
+    "budget": {"epsilon": 20.0, "delta": 1e-5},
     "privacy": {"accountant": "rdp"},
     "engine": {"deadline": DEADLINE, "joining": 120.0, "least_replies": 1},
     "evaluate": {"every": 1000},
@@ -49,7 +54,7 @@ class Soak:
         content = CONTENT | {"budget": CONTENT["budget"] | {"rounds": rounds}}
         experiment = parse(content)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
-        allow = {"systems": ["fedavg-dp"], "models": ["mlp"]}
+        allow = {"systems": ["fedavg-dp"], "models": ["cnn"]}
         address, lines = laid_out(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
         server = {"folder": str(folder / "server"), "address": address, "nodes": lines}
         self.folder, self.run = folder, folder / "run"
@@ -92,11 +97,17 @@ class Soak:
         return True
 
     def kill(self, kind: str, draw: random.Random) -> bool:
-        node = draw.choice(list(self.nodes.values()))
-        target = {"node": node.pid, "server": self.server.pid, "stopped node": node.pid}.get(kind)
+        """Whether there was somebody to kill; who sleeps is left alone."""
+        name = draw.choice(list(self.nodes))
+        node = self.nodes[name].pid
+        if any(node == process_id for _, process_id in self.waking) or not RunFolder(self.run).begun():
+            return False
+        target: int | None = self.server.pid if kind == "server" else node
         if kind in ("supernode", "superlink"):
-            target = _child((node if kind == "supernode" else self.server).pid)
-        if target is None or any(target == process_id for _, process_id in self.waking):
+            target = _child(node if kind == "supernode" else self.server.pid)
+        if kind == "node at a debit" and not self._debits(name, draw.uniform(0.0, 0.3)):
+            return False
+        if target is None:
             return False
         with suppress(ProcessLookupError):
             os.kill(target, signal.SIGSTOP if kind == "stopped node" else signal.SIGKILL)
@@ -104,6 +115,17 @@ class Soak:
                 self.waking.append((time.monotonic() + 1.5 * DEADLINE, target))
             return True
         return False
+
+    def _debits(self, name: str, then: float) -> bool:
+        """Waits for the node's next write to its ledger, and a moment more."""
+        path, until = self.folder / "nodes" / name / "ledger" / f"{name}.sqlite-wal", time.monotonic() + WATCHED
+        before = _state(path)
+        while _state(path) in (before, None):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.001)
+        time.sleep(then)
+        return True
 
     def close(self) -> None:
         for _, process_id in self.waking:
@@ -119,6 +141,14 @@ class Soak:
                 process.wait()
 
 
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 def _child(parent: int) -> int | None:
     """The first process that this one started."""
     for entry in Path("/proc").iterdir():
@@ -128,34 +158,9 @@ def _child(parent: int) -> int | None:
     return None
 
 
-def told(place: Path) -> tuple[int, int]:
-    """Releases that a node's log tells of, and those of orders that it made more than once."""
-    orders: dict[str, list[int]] = {}
-    for file in sorted(place.glob("node.log*")):
-        for line in file.read_text().splitlines():
-            with suppress(ValueError):
-                said = json.loads(line)
-                if said["event"] == "released":
-                    orders.setdefault(f"{said['run']}/{said['order']}", []).append(said["count"])
-    return sum(map(sum, orders.values())), sum(sum(counts[1:]) for counts in orders.values())
-
-
-def outcome(soak: Soak, kills: dict[str, int], seconds: float) -> dict[str, Any]:
-    nodes = {}
-    for name in soak.nodes:
-        place = soak.folder / "nodes" / name
-        with closing(Ledger.read(place / "ledger" / f"{name}.sqlite")) as ledger:
-            paid = sum(ledger.spent().values())
-        released, again = told(place)
-        nodes[name] = {"released": released, "of them again": again, "paid": paid, "uncounted": max(0, released - paid)}
-    result = json.loads((soak.run / "result.json").read_text())
-    lost = result.get("lost", [])
-    return {"kills": kills, "seconds": round(seconds), "rounds": result["rounds"], "replies lost": len(lost), "nodes": nodes}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    for name, usual in (("kills", 20), ("nodes", 3), ("rounds", 40), ("seed", 0)):
+    for name, usual in (("kills", 20), ("nodes", 3), ("rounds", 60), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--folder", type=Path, default=None)
     said = parser.parse_args()
@@ -171,9 +176,10 @@ def main() -> None:
             time.sleep(0.2)
     finally:
         soak.close()
-    found = outcome(soak, kills, time.monotonic() - start)
-    print(json.dumps(found, indent=2))
-    sys.exit(any(node["uncounted"] for node in found["nodes"].values()))
+    books: Books = read(soak.folder / "nodes", soak.run)
+    ended = {"kills": kills, "seconds": round(time.monotonic() - start), "folder": str(soak.folder)}
+    print(json.dumps(ended | books.words, indent=2))
+    sys.exit(not books.balanced or books.rounds < said.rounds or sum(kills.values()) < said.kills)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import dpfl.flower
 from dpfl.errors import DpflError
 from dpfl.flower.child import OwnMachine
 from dpfl.flower.parent import named
+from dpfl.flower.processes import passed
+from dpfl.node.charter import SEED
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,17 @@ def _runs(process: int) -> bool:
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_flower_s_processes_know_nothing_of_what_else_is_in_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"DATABASE_PASSWORD", "AWS_SECRET_ACCESS_KEY", SEED, "HOMEPAGE", "XPATH"}
+    for name in secrets:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("HTTPS_PROXY", "proxy:1")
+    found = passed(os.environ)
+    assert found["HTTPS_PROXY"] == "proxy:1"
+    assert found["PATH"] == os.environ["PATH"]
+    assert not secrets & found.keys()
 
 
 @pytest.mark.parametrize(("installed", "sentence"), [(None, "pip install 'dpfl"), ("1.40.0", "pip install flwr==1.41.0")])

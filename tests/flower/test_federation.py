@@ -11,6 +11,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.flower.keys import node_key, server_keys
+from dpfl.flower.messages import LIFE_SECONDS
 from dpfl.flower.post import FlowerPost
 from dpfl.flower.processes import supernode
 from tests.flower.conftest import NODES, Echo, Federation, soon
@@ -124,14 +125,18 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federatio
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
-        ticket = federation.post.send(address, b"late")
+        federation.post._life = 1.5
+        late = federation.post.send(address, b"late")
+        federation.post._life = LIFE_SECONDS
         began = time.monotonic()
         assert federation.post.receive(1.0) == []
         assert 1.0 <= time.monotonic() - began < 5.0
+        assert federation.answered(late).letter is None, "nobody trains for a round that is over"
+        ticket = federation.post.send(address, b"next")
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    assert federation.answered(ticket, 30).letter == b"late"
+    assert federation.answered(ticket, 30).letter == b"next"
 
 
 def test_a_supernode_that_is_killed_is_started_again(federation: Federation, killed: tuple[Echo, str]) -> None:

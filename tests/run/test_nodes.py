@@ -87,7 +87,10 @@ def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> 
     send = post.send
 
     def failing(address: str, letter: bytes) -> str:
-        """The server ends as it sends the orders of its second round, one of which went out."""
+        """The server ends as it sends the orders of its second round, one of which went out; one of its first gets lost."""
+        if b'"order":"0/train"' in letter and address == "node-2":
+            post.services[address].answer(letter)
+            return send("node-0", letter)
         if b'"order":"1/train"' in letter:
             if seen:
                 raise KeyboardInterrupt
@@ -101,6 +104,7 @@ def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> 
     post.send, post.sent = send, []  # type: ignore[method-assign]
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
+    assert [line.split(":")[0] for line in result.lost] == ["round 1, client 2"], "what was lost before is said, too"
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [6, 6, 6]
     assert [sum(events.values()) for events in spent(tmp_path / "run", post.services)] == [6, 6, 6]
 

@@ -21,4 +21,5 @@ def main(grid: Grid, context: Context) -> None:
     """`experiment` and `out` are paths at the server, of the run's configuration; a run that was broken off goes on."""
     experiment, out = load(Path(str(context.run_config["experiment"]))), Path(str(context.run_config["out"]))
     begun = RunFolder(out).begun()
-    experiment.serve(GridPost(grid, MOST_ANSWER), terms_of(experiment)[0], out, resume=begun)
+    terms, _ = terms_of(experiment)
+    experiment.serve(GridPost(grid, MOST_ANSWER, terms.deadline), terms, out, resume=begun)

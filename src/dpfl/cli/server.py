@@ -86,7 +86,8 @@ def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_js
     told = Told(Silent() if quiet else Live(Console(stderr=True)), Path(section.folder))
     watched = Watch(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:
-        with watched, carried(Path(section.folder), section.address, nodes, MOST_ANSWER) as post, terminated():
+        carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
+        with watched, carrier as post, terminated():
             result = experiment.serve(post, terms, folder, resume, told)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()

@@ -25,6 +25,7 @@ class Told:
 
     def start(self, job: Any) -> None:
         self._job, self._journal = job, Journal(self._folder / LOG)
+        self._lost = len(job.coordinator.lost)
         self._journal.write("started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round)
         self._shown.start(job)
 

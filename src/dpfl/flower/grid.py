@@ -9,24 +9,23 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from dpfl.engines.post import Delivery
-from dpfl.flower.messages import KIND, Unread, packed, unpacked
+from dpfl.flower.messages import KIND, LIFE_SECONDS, Unread, packed, unpacked
 
-LIFE_SECONDS = 24 * 3600.0
 FIRST_NAP, LAST_NAP = 0.05, 0.5
 
 
 class GridPost:
     """A `dpfl.engines.post.Post`."""
 
-    def __init__(self, grid: Grid, most: int) -> None:
-        self._grid, self._most = grid, most
+    def __init__(self, grid: Grid, most: int, life: float = LIFE_SECONDS) -> None:
+        self._grid, self._most, self._life = grid, most, life
         self._sent: dict[str, str] = {}
 
     def nodes(self) -> Sequence[str]:
         return [str(node) for node in self._grid.get_node_ids()]
 
     def send(self, address: str, letter: bytes) -> str:
-        message = Message(packed(letter), dst_node_id=int(address), message_type=KIND, ttl=LIFE_SECONDS)
+        message = Message(packed(letter), dst_node_id=int(address), message_type=KIND, ttl=self._life)
         (ticket,) = self._grid.push_messages([message])
         self._sent[ticket] = address
         return ticket

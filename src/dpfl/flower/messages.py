@@ -31,6 +31,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 KIND = "query.dpfl"
 PIECE = 4 << 20
 LARGEST_ANSWER = 4 * PIECE
+LIFE_SECONDS = 24 * 3600.0
 PATIENCE_SECONDS = 60.0
 NAP_SECONDS = 0.02
 CALL_SECONDS = 20.0

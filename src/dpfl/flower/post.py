@@ -2,7 +2,8 @@
 
 The run at the SuperLink is a wrapper without code: what a letter is about stands in the letter. Where the SuperLink is away,
 letters wait here and are sent when it is back; where it has given our wrapper up there is a new one, and what was under way is
-lost.
+lost. A letter that nobody has taken `life` seconds after it was sent is lost too: a node that comes late trains for no round
+that is over.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from flwr.proto.runtime_pb2 import (
 from dpfl.engines.post import Delivery
 from dpfl.errors import DpflError
 from dpfl.flower import messages
-from dpfl.flower.messages import Token, Unread
+from dpfl.flower.messages import LIFE_SECONDS, Token, Unread
 from dpfl.flower.processes import control, trusting
 
 WRAPPER = """[project]
@@ -49,7 +50,6 @@ publisher = "dpfl"
 serverapp = "nothing:app"
 clientapp = "nothing:app"
 """
-LIFE_SECONDS = 24 * 3600.0
 HEARTBEAT_SECONDS = 10.0
 CHECK_SECONDS = 2.0
 FIRST_NAP, LAST_NAP = 0.02, 0.2
@@ -60,8 +60,8 @@ T = TypeVar("T")
 class FlowerPost:
     """A `dpfl.engines.post.Post`. Used from one thread; a second one only tells the SuperLink that we live."""
 
-    def __init__(self, server: str, authority: Path, secret: bytes, most: int) -> None:
-        self._server, self._authority, self._most = server, authority, most
+    def __init__(self, server: str, authority: Path, secret: bytes, most: int, life: float = LIFE_SECONDS) -> None:
+        self._server, self._authority, self._most, self._life = server, authority, most, life
         self._token = Token()
         self._client = messages.runtime(f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority))
         self._run = 0
@@ -119,7 +119,7 @@ class FlowerPost:
 
     def _push(self) -> None:
         for ticket, (address, letter) in list(self._waiting.items()):
-            message = messages.instruction(letter, int(address), SUPERLINK_NODE_ID, self._run, LIFE_SECONDS)
+            message = messages.instruction(letter, int(address), SUPERLINK_NODE_ID, self._run, self._life)
             try:
                 name = self._tried(lambda: messages.push(self._client, message, SUPERLINK_NODE_ID))  # noqa: B023
             except Unread:

@@ -13,12 +13,13 @@ SuperNode answers before the SuperLink has let it in: one that is refused ends a
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -42,6 +43,11 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
 """Without these Flower's processes try to reach hosts outside."""
+PASSED = re.compile(
+    "PATH|HOME|LANG|LC_.*|TZ|TMPDIR|VIRTUAL_ENV|PYTHON.*|LD_LIBRARY_PATH|OMP_NUM_THREADS|SSL_CERT_.*|(https?|no|all)_proxy",
+    re.I,
+)
+"""What of our own environment is theirs too; what an owner keeps there beside it, such as passwords, is not."""
 
 
 class Child:
@@ -73,7 +79,7 @@ class Child:
     def launch(self) -> None:
         """Without waiting for it."""
         command = [sys.executable, "-m", "dpfl.flower.child", self.kind, *self.arguments]
-        environment = {**os.environ, **QUIET, **named(), "FLWR_HOME": str(self.folder / "flwr")}
+        environment = {**passed(os.environ), **QUIET, **named(), "FLWR_HOME": str(self.folder / "flwr")}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -122,6 +128,10 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def passed(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if PASSED.fullmatch(name)}
 
 
 def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> Child:

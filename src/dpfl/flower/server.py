@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from dpfl import keys
 from dpfl.errors import DpflError
 from dpfl.flower.keys import ServerKeys, server_keys
+from dpfl.flower.messages import LIFE_SECONDS
 from dpfl.flower.post import FlowerPost
 from dpfl.flower.processes import Child, register, superlink
 
@@ -52,7 +53,9 @@ def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
 
 
 @contextmanager
-def carried(folder: Path, address: str, nodes: Mapping[str, Listed], most: int) -> Iterator[FlowerPost]:
+def carried(
+    folder: Path, address: str, nodes: Mapping[str, Listed], most: int, life: float = LIFE_SECONDS
+) -> Iterator[FlowerPost]:
     """The post of a run, over a SuperLink that lets these nodes in and is started again where it ends."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
@@ -63,7 +66,7 @@ def carried(folder: Path, address: str, nodes: Mapping[str, Listed], most: int) 
     with superlink(folder, host.strip("[]"), int(port), made) as link, _kept_alive(link):
         for name, node in nodes.items():
             register(link.address, made.authority, node.carrier, name)
-        yield FlowerPost(link.address, made.authority, made.secret.read_bytes(), most)
+        yield FlowerPost(link.address, made.authority, made.secret.read_bytes(), most, life)
 
 
 @contextmanager

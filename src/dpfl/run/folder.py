@@ -268,6 +268,7 @@ def _numbers(state: State) -> dict[str, Any]:
         "seconds": state.seconds,
         "remaining": state.remaining,
         "paid": state.paid,
+        "lost": state.lost,
         "clips": [_level(state.samples), _level(state.clients)],
     }
 
@@ -278,6 +279,7 @@ def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str,
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
         [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
         int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]), paid=[int(count) for count in numbers["paid"]],
+        lost=[str(line) for line in numbers.get("lost", [])],
     )  # fmt: skip
 
 

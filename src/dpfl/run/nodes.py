@@ -21,6 +21,7 @@ from dpfl.run.proposing import Propose
 MOST_ANSWER = 1 << 31
 """Bytes of a letter, beyond which a node's answer is not looked at."""
 MOST_SIZE = 1 << 40
+ABSENT = "it did not join when the run began"
 MEMBERS = "nodes.json"
 STATEMENTS = "nodes"
 
@@ -101,7 +102,8 @@ def gather_again(post: Post, terms: Terms, folder: RunFolder) -> Gathering:
         raise DpflError(f"{folder.file(MEMBERS)} does not say who joined the run: bring it back, or start a new run.")
     if unknown := [member.name for member in members if member.name not in terms.nodes]:
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
-    return Gathering(Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER), terms, members)
+    away = {name: ABSENT for name in terms.nodes if name not in told}
+    return Gathering(Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER), terms, members, away)
 
 
 def _size(answer: Letter | Fault | None) -> int | str:

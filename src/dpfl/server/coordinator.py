@@ -54,7 +54,7 @@ class Coordinator:
     ) -> None:
         self.algorithm, self.budget, self.federated, self.state = algorithm, budget, federated, state
         self.stopped_by = ""
-        self.lost: list[str] = []
+        self.lost = list(state.lost)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
         self._facts = facts(algorithm, budget, federated, state, self._weights)

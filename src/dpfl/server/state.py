@@ -43,6 +43,8 @@ class State:
     average: Tensor | None = None
     paid: list[int] = field(default_factory=list)
     """Releases that each account is known to have paid for: whoever failed may have paid, or not."""
+    lost: list[str] = field(default_factory=list)
+    """Replies that did not come to anything, a line each."""
 
     def __post_init__(self) -> None:
         self.paid = self.paid or [0] * len(self.remaining)
