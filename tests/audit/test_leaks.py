@@ -32,6 +32,16 @@ def test_ali_as_published_shows_mu_tau_and_the_sizes_of_batches() -> None:
     assert other / one == pytest.approx(10 / 9, rel=1e-4)
 
 
+def test_the_code_of_ali_shows_losses_and_steps_and_no_sizes_of_batches() -> None:
+    """What it takes for a slope is made of noisy steps, which are paid for; its Gamma is made of losses."""
+    made = ali_dpfl("published", reading="code")
+    found = {leak.what for leak in leaks(made, rounds=6) or []}
+    assert {"memory: gamma", "raw of client 0: last_losses"} <= found
+    assert "update of client 0" not in found, "its divisor is fixed"
+    assert not {"memory: mu", "raw of client 0: last_step"} & found, "a noisy step tells no more than it is paid for"
+    assert [leak.split(",")[0] for leak in made.leaks] == ["how long the last step of every client was", "losses without noise"]
+
+
 def test_als_as_published_shows_its_estimates_and_tau() -> None:
     found = {leak.what for leak in leaks(als_dpfl("published")) or []}
     assert {"memory: estimates", "tau"} <= found

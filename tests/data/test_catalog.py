@@ -40,6 +40,15 @@ def test_mnist_from_its_folder_or_the_folder_itself(tmp_path, place, suffix):
     assert source.test.y.tolist() == list(range(10))
 
 
+def test_all_images_of_mnist_can_be_merged_and_dealt_anew(tmp_path):
+    write_mnist(tmp_path / "mnist")
+    source = catalog.load("mnist", tmp_path, merged=True)
+    assert (len(source.train), len(source.test)) == (37, 2), "of 50, three quarters and a twentieth"
+    every = catalog.load("mnist", tmp_path)
+    known = {tuple(image.flatten().tolist()) for image in (*every.train.x, *every.test.x)}
+    assert all(tuple(image.flatten().tolist()) in known for image in (*source.train.x, *source.test.x))
+
+
 def test_the_folder_comes_from_the_environment(tmp_path, monkeypatch):
     write_mnist(tmp_path / "fashion-mnist")
     monkeypatch.setenv("DPFL_DATA", str(tmp_path))

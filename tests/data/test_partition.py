@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.data import IID, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
+from dpfl.data import IID, Closed, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
 from dpfl.data.partition import describe, parse
 from dpfl.errors import DpflError
 
@@ -77,6 +77,21 @@ def test_dirichlet_says_what_it_moved():
     assert min(len(part) for part in parts) == 20
     with pytest.raises(DpflError, match="too few for 30 clients"):
         run(Dirichlet(0.05, minimum=20), labels, 30)
+
+
+def test_a_client_that_has_its_share_is_closed_to_the_classes_after():
+    """Only the class that fills a client can bring it above an equal share; a tenth of these images has each label."""
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
+    for seed in range(20):
+        parts, notes = Closed(0.05, 40)(labels, 10, np.random.default_rng(seed))
+        assert notes == ()
+        assert sorted(np.concatenate(parts).tolist()) == list(range(5000))
+        assert min(map(len, parts)) >= 40
+        for part in parts:
+            last = labels[part].max()
+            assert np.sum(labels[part] < last) < 500
+    with pytest.raises(DpflError, match="In 1,000 draws some client always has fewer than 499"):
+        Closed(0.05, 499)(labels, 10, np.random.default_rng(0))
 
 
 def test_shards_deal_few_labels_to_each_client():

@@ -282,8 +282,8 @@ def test_every_reason_has_a_sentence() -> None:
 
 STAYS = {
     "NoClip": {"level"},
-    "Release": {"sums"},
-    "Upload": {"sums", "by_samples"},
+    "Release": {"sums", "divisor"},
+    "Upload": {"sums", "divisor", "by_samples"},
     "Task": {"summed", "norms"},
     "HaarClip": {"public"},
 }

@@ -8,9 +8,9 @@ from dpfl import algorithms, models
 from dpfl.data import partition
 from dpfl.experiment import parse
 from dpfl.privacy import Poisson, accountant, affordable
-from dpfl.reproduce import ali
+from dpfl.reproduce import ali, ali_wide
 
-TABLES = ali.tables()
+TABLES = ali.tables() | ali_wide.tables()
 
 
 def cell(table: str, group: str, row: str, column: str):
@@ -58,7 +58,7 @@ def test_every_cell_is_an_experiment_that_can_be_built(name):
         experiment = parse(one.work.content)
         assert algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options())
         assert models.from_name(experiment.model.name, **experiment.model.options())
-        assert partition.parse(experiment.data.partition, **experiment.data.options())
+        assert partition.parse(experiment.data.partition, **experiment._words()[1])
 
 
 def test_a_run_that_ends_with_its_privacy_is_one_run_in_every_table():
@@ -74,3 +74,40 @@ def test_figures_are_made_of_the_cells_of_the_tables():
     of_tables = {one.digest(0) for name in ("ali-2", "ali-3", "ali-4") for one in TABLES[name].cells}
     for figure in ("ali-fig1", "ali-fig4", "ali-fig5"):
         assert {one.digest(0) for one in TABLES[figure].cells} <= of_tables
+
+
+def test_the_authors_network_has_the_same_columns_with_their_own_runs():
+    for name in ("ali-2", "ali-3", "ali-4"):
+        small, wide = ({c.place: c for c in TABLES[table].cells} for table in (name, f"{name}-wide"))
+        assert set(wide) <= set(small)
+        for place, one in wide.items():
+            assert one.work.content["model"]["name"] == "cnn-wide"
+            assert one.printed == small[place].printed
+            assert one.work.scaled(["model.name=cnn"]).content == small[place].work.content
+    assert cell("ali-5-wide", "Fashion-MNIST", "tau = 3", "IID").printed == 89.46
+    assert cell("ali-2-wide", "MNIST", "ALI-DPFL", "R_s = R_c / 2").printed == 97.58
+
+
+def test_the_two_repairs_and_the_two_readings_have_rows_of_their_own():
+    made = {row: cell("ali-2", "MNIST", row, "R_s = R_c / 2").work.content["algorithm"] for row in ("ALI-DPFL", *ali.OWN)}
+    policies = {row: algorithms.from_name(**options).steps for row, options in made.items()}
+    assert {row: (steps.formula, steps.mu, steps.gamma) for row, steps in policies.items()} == {
+        "ALI-DPFL": ("corrected", "released", 10.0),
+        "ALI-DPFL, printed formula": ("printed", "released", 10.0),
+        "ALI-DPFL, the code's formula": ("code", "released", 10.0),
+        "ALI-DPFL, printed formula, mu paid": ("printed", "paid", 10.0),
+        "ALI-DPFL, whole budget": ("corrected", "released", 10.0),
+        "ALI-DPFL, published": ("printed", "raw", 10.0),
+        "ALI-DPFL, published, the code": ("code", "steps", "raw"),
+    }
+    code = cell("ali-2", "MNIST", ali.CODE, "R_s = R_c / 2").work
+    assert (code.shows, code.content["data"]["merged"], code.content["data"]["partition"]) == ("best", True, "closed")
+    release = algorithms.from_name(**made[ali.CODE]).samples
+    assert (release.divisor, release.clip.level, release.realised) == (64.0, 0.1, False)
+
+
+def test_readings_of_a_level_change_one_thing_each_and_the_first_is_that_of_the_table():
+    first, *rest = TABLES["ali-levels"].cells
+    assert first.digest(0) == cell("ali-3", "MNIST", "tau = 1", "R_s = R_c,").digest(0)
+    assert first.printed == cell("ali-3", "MNIST", "tau = 1", "R_s = R_c,").printed
+    assert len({one.digest(0) for one in (first, *rest)}) == 1 + len(rest)

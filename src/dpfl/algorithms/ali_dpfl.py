@@ -4,18 +4,24 @@ With R_s rounds and a privacy budget that buys R_c steps, tau = 1 where R_s >= R
 minimises the bound (11), rounded, inside [1, 100] and inside what is left.
 
 `sound` takes mu from gradients that the clients released anyway, with the energy of their noise removed, and divides by q n:
-tau is then post-processing. Its `formula` is "corrected": the learning rate in use, and without a slip of algebra. `published`
-has the authors' formula ("code"), a mu from gradients without noise, and the batch that was drawn as divisor: tau is then a
-function of raw data, and no epsilon holds. Both can have any formula, and a mu that is known beforehand as a number, from
-public clients ("public"), or from one noisy slope a round that the clients pay for like a step ("paid"); Gamma is a number,
-"public", or as in the authors' code "raw". tau* often leaves privacy unspent, which is worth nothing: `whole_budget` raises tau
-to what uses it up by the last round. The paper claims RDP of the sampled Gaussian with the classic conversion (Theorem
-2).
+tau is then post-processing. That mu is the slope of clipped gradients, a smaller number than that of raw ones. Its `formula`
+is "corrected": the learning rate in use, and without a slip of algebra. `published` has tau as a function of raw data, so that
+no epsilon holds, in one of two readings: the "paper" (formula (9), mu from raw gradients at the new aggregate, the batch that
+was drawn as divisor), or the authors' "code" (its own formula; mu from steps in the place of gradients, Gamma from losses on
+the last batch, the constant 64 as divisor, clip 0.1).
+
+mu and the formula are independent options, in both variants: mu can be a number that is known beforehand, come from public
+clients ("public"), or from one noisy slope a round that the clients pay for like a step ("paid"); Gamma is a number, "public"
+or "raw". tau* often leaves privacy unspent, which is worth nothing: `whole_budget` raises tau to what uses it up by the last
+round. The paper claims RDP of the sampled Gaussian with the classic conversion (Theorem 2).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.errors import DpflError
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
@@ -24,18 +30,42 @@ from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.ali_bounds import Formula
 from dpfl.server.update import ServerUpdate
 
-CLAIM = Claim("Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone", "rdp-classic")
+CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"
 BATCH_SIZES = "the size of every batch, by which its noisy sum is divided"
+RAW_SLOPES = "gradients without noise, of every client in every round: their slope is mu, which decides tau"
+LAST_STEPS = "how long the last step of every client was, in every round: it is in mu, which decides tau"
+RAW_LOSSES = "losses without noise, of every client in every round: their change is Gamma, which decides tau"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to do where nothing else is said: by the repair, the paper, or the authors' code."""
+
+    formula: Formula
+    mu: str
+    gamma: float | str
+    clip: float
+    realised: bool
+    divisor: float | None
+    said: str
+
+
+SOUND = Reading("corrected", "released", 10.0, 1.0, False, None, "")
+READINGS = {
+    "paper": Reading("printed", "raw", 10.0, 1.0, True, None, "; tau as the paper prints it"),
+    "code": Reading("code", "steps", "raw", 0.1, False, 64.0, "; tau and divisor as the authors' code has them"),
+}
 
 
 def ali_dpfl(
     variant: str = "sound",
+    reading: str | None = None,
     formula: Formula | None = None,
-    gamma: float | str = 10.0,
+    gamma: float | str | None = None,
     mu: float | str | None = None,
     whole_budget: bool = False,
     sampling_rate: float = 0.015,
-    clip: float = 1.0,
+    clip: float | None = None,
     noise_multiplier: float = 1.1,
     rate: float = 0.5,
     weights: str = "size",
@@ -43,18 +73,31 @@ def ali_dpfl(
     server_momentum: float = 0.0,
 ) -> Algorithm:
     """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i, then the next tau*."""
-    sound = choose("variant", variant, VARIANTS)
-    estimate = mu if mu is not None else "released" if sound else "raw"
-    steps = Ali(formula or ("corrected" if sound else "code"), gamma, estimate, whole_budget)
-    raw = ("mu or Gamma of every client in every round, from raw gradients and losses: they decide tau",)
+    read = _reading(choose("variant", variant, VARIANTS), reading)
+    steps = Ali(formula or read.formula, read.gamma if gamma is None else gamma, read.mu if mu is None else mu, whole_budget)
+    if read.divisor and steps.mu in ("released", "paid"):
+        raise DpflError(f"mu = {steps.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' out.")
+    exact = {RAW_SLOPES: steps.mu == "raw", LAST_STEPS: steps.mu == "steps", RAW_LOSSES: steps.gamma == "raw"}
     return Algorithm(
         name="ali-dpfl",
         local=Local(SGD(rate)),
         steps=steps,
-        samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier), realised=not sound),
+        samples=Release(
+            Poisson(sampling_rate),
+            Flat(read.clip if clip is None else clip),
+            noise_of(noise_multiplier),
+            realised=read.realised,
+            divisor=read.divisor,
+        ),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
-        claim=CLAIM,
-        leaks=(*(raw if steps.asks_raw else ()), *(() if sound else (BATCH_SIZES,))),
+        claim=Claim(CLAIM + read.said, "rdp-classic"),
+        leaks=(*(leak for leak, sent in exact.items() if sent), *((BATCH_SIZES,) if read.realised else ())),
     )
+
+
+def _reading(sound: bool, name: str | None) -> Reading:
+    if sound and name is not None:
+        raise DpflError("A reading is of what is published: set variant = 'published' with it, or leave it out.")
+    return SOUND if sound else choose("reading", name or "paper", READINGS)

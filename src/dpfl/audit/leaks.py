@@ -153,7 +153,8 @@ def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], A
     for number, played in enumerate(rounds, start=1):
         if algorithm.scale != "round":
             for replies in played.replies:
-                seen |= {(number, name): value for reply in replies for name, value in _reply(reply)}
+                said = [(name, value) for reply in replies for name, value in _reply(reply)]
+                seen |= {(number, f"{name}, again" if (number, name) in seen else name): value for name, value in said}
         for part in fields(played.state):
             visible = part.name in SHOWN_TO_ALL if algorithm.scale == "round" else part.name not in HIDDEN
             if visible:

@@ -150,7 +150,7 @@ def _slope(release: Release) -> Question:
     level, b = release.clip.level, 1e4 * APART
     layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
-    x[0, 0], x[1:, 1] = 10 * level / APART, 1 / (APART * b)
+    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.level / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
     ground = Ground(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
     rate = 2**0.5 * APART / level

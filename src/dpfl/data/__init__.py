@@ -23,11 +23,12 @@ from dpfl.data.catalog import (
 )
 from dpfl.data.dataset import Dataset, Source
 from dpfl.data.federation import Federation
-from dpfl.data.partition import IID, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
+from dpfl.data.partition import IID, Closed, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
 from dpfl.data.population import Drawn, Population
 
 __all__ = [
     "IID",
+    "Closed",
     "Dataset",
     "Dirichlet",
     "Drawn",

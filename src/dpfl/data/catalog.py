@@ -54,12 +54,16 @@ def sample() -> Source:
     return _source("mnist-sample", Arrays(held.x, held.y, *held.test), 10, MNIST_SCALE)
 
 
-def mnist(data_dir: str | Path | None = None) -> Source:
-    return _source("mnist", _read_idx("mnist", "train", "t10k", data_dir), 10, MNIST_SCALE)
+def mnist(data_dir: str | Path | None = None, merged: bool = False) -> Source:
+    """With its own test set; or `merged`, as some papers' code has it: three quarters of all images to train on, and a
+    twentieth, drawn at random, to test on."""
+    return _source("mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE)
 
 
-def fashion_mnist(data_dir: str | Path | None = None) -> Source:
-    return _source("fashion-mnist", _read_idx("fashion-mnist", "train", "t10k", data_dir), 10, FASHION_MNIST_SCALE)
+def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> Source:
+    """As `mnist`."""
+    held = _merged(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
+    return _source("fashion-mnist", held, 10, FASHION_MNIST_SCALE)
 
 
 def emnist(split: str = "digits", data_dir: str | Path | None = None) -> Source:
@@ -202,8 +206,8 @@ def _named(data_dir: str | Path | None) -> dict[str, Reader]:
         "mnist-sample": (sample, ()),
         "randhie": (randhie, ("label", "test")),
         "shakespeare": (shakespeare, ("length", "test")),
-        "mnist": (lambda: mnist(data_dir), ()),
-        "fashion-mnist": (lambda: fashion_mnist(data_dir), ()),
+        "mnist": (partial(mnist, data_dir), ("merged",)),
+        "fashion-mnist": (partial(fashion_mnist, data_dir), ("merged",)),
         "cifar10": (lambda: cifar10(data_dir), ()),
         "emnist": (lambda split="digits": emnist(split, data_dir), ("split",)),
     }
@@ -254,6 +258,15 @@ def _read_idx(data_set: str, train: str, test: str, data_dir: str | Path | None,
         for part in (train, test)
     ]
     return Arrays(*pairs[0], *pairs[1])
+
+
+def _merged(held: Arrays, merged: bool) -> Arrays:
+    if not merged:
+        return held
+    x, y = np.concatenate([held.x, held.x_test]), np.concatenate([held.y, held.y_test])
+    mixed = np.random.default_rng(0).permutation(len(y))
+    train, test = mixed[: 3 * len(y) // 4], mixed[3 * len(y) // 4 :][: len(y) // 20]
+    return Arrays(x[train], y[train], x[test], y[test])
 
 
 def _source(name: str, held: Arrays, classes: int, scale: Scale) -> Source:

@@ -21,6 +21,8 @@ from dpfl.data.population import Drawn
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 
+MOST_DRAWS = 1_000
+
 Parts = list[np.ndarray]
 Notes = tuple[str, ...]
 Partition = Callable[[np.ndarray, int, np.random.Generator], tuple[Parts, Notes]]
@@ -58,6 +60,37 @@ class Dirichlet:
             for client, piece in zip(pieces, np.split(members, cuts), strict=True):
                 client.append(piece)
         return _raise_to_minimum([np.concatenate(client) for client in pieces], self.minimum, rng)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """As Dirichlet, but whoever has an equal share of all images gets none of the classes after that, and all is drawn again
+    until everybody has the minimum: how the code of some papers deals."""
+
+    beta: float = 0.05
+    minimum: int = 40
+
+    def __post_init__(self) -> None:
+        Dirichlet(self.beta, self.minimum)
+
+    def __call__(self, labels: np.ndarray, clients: int, rng: np.random.Generator) -> tuple[Parts, Notes]:
+        for _ in range(MOST_DRAWS):
+            parts = self._dealt(labels, clients, rng)
+            if min(map(len, parts)) >= self.minimum:
+                return parts, ()
+        raise DpflError(
+            f"In {MOST_DRAWS:,} draws some client always has fewer than {self.minimum} images: lower minimum or clients, or "
+            "raise beta."
+        )
+
+    def _dealt(self, labels: np.ndarray, clients: int, rng: np.random.Generator) -> Parts:
+        parts: Parts = [np.zeros(0, dtype=np.int64)] * clients
+        for label in np.unique(labels):
+            members = rng.permutation(np.flatnonzero(labels == label))
+            shares = rng.dirichlet(np.full(clients, self.beta)) * [len(part) < len(labels) / clients for part in parts]
+            cuts = np.rint(np.cumsum(shares / max(shares.sum(), 1e-300))[:-1] * len(members)).astype(np.int64)
+            parts = [np.concatenate([part, more]) for part, more in zip(parts, np.split(members, cuts), strict=True)]
+        return parts
 
 
 @dataclass(frozen=True)
@@ -212,6 +245,7 @@ class Mapping:
 NAMES: dict[str, type] = {
     "iid": IID,
     "dirichlet": Dirichlet,
+    "closed": Closed,
     "shards": Shards,
     "label-skew": LabelSkew,
     "mix": Mix,
@@ -225,7 +259,7 @@ def skews_classes(how: Partition) -> bool:
     """Whether it deals by classes, and so needs labels that are some."""
     if isinstance(how, Mix):
         return skews_classes(how.iid) or skews_classes(how.skewed)
-    return isinstance(how, Dirichlet | Shards | LabelSkew)
+    return isinstance(how, Dirichlet | Closed | Shards | LabelSkew)
 
 
 def parse(name: str, **options: Any) -> Partition | Drawn:

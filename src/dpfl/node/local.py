@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -20,18 +20,21 @@ from dpfl.node.task import Local
 from dpfl.privacy import Release
 from dpfl.privacy.clip import Clip, Measuring, Reshaping
 
+Watch = Callable[[np.ndarray], None]
+"""Told of a batch, before its step."""
+
 
 def private_steps(
     gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
-    drift: Drift | None = None,
+    drift: Drift | None = None, watch: Watch | None = None,
 ) -> None:  # fmt: skip
     """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).
 
-    A unit is a sample, or a person with the mean over their rows; n counts the same.
+    A unit is a sample, or a person with the mean over their rows; n counts the same. `watch` is told of every step before it.
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.sampling.expected(size)
+    divisor = release.divides_by(size)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)
@@ -39,6 +42,8 @@ def private_steps(
             continue
         total = clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
         noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
+        if watch:
+            watch(batch)
         here = model.vector[: model.layout.trainable]
         here += step(drift.added(noisy, here) if drift else noisy)
 

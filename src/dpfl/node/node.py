@@ -18,7 +18,7 @@ from torch import Tensor
 from dpfl import tasks
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients, NonFinite, plain_gradient
+from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, plain_gradient
 from dpfl.gradients.mixing import refuse_mixing
 from dpfl.models import Buildable, FlatModel
 from dpfl.models.flat import evaluating
@@ -30,7 +30,7 @@ from dpfl.node.policy import Policy
 from dpfl.node.task import Reply, Task, cost, moved_by_rounding
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
-from dpfl.privacy.events import Event
+from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.randomness import scoped
 from dpfl.privacy.surveys import AnySurvey
@@ -82,6 +82,7 @@ class Node:
         self._epochs: dict[int, int] = {}
         self._digests: dict[int, str] = {}
         self._digested: tuple[Tensor, str] | None = None
+        self._before: tuple[Tensor, np.ndarray] | None = None
         self._logged: set[str] = set()
         self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
@@ -133,6 +134,8 @@ class Node:
         """The owner's word, where it keeps a ledger and has something to hide."""
         if self.site.ledgers is None or task.client in self.site.public:
             return ""
+        if task.looks and gaussian(0.0) not in self.ledger(task.client).spent():
+            return "Its ledger holds no release without a guarantee, which raw values are."
         return self.site.policy.refusal(task)
 
     def _await(self, writing: Future[None]) -> None:
@@ -144,6 +147,8 @@ class Node:
             return Reply(task.client, raw={"norms": self._norms(task, vector)})
         if task.survey:
             return Reply(task.client, raw={"answer": self._answer(task, task.survey, vector, randomness)})
+        if task.looks and correction is not None:
+            return Reply(task.client, raw=self._differences(task, vector, correction, randomness))
         try:
             if task.summing:
                 return Reply(task.client, numbers=self._numbers(task, task.summing, vector, randomness))
@@ -195,8 +200,10 @@ class Node:
 
     def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
         if task.samples:
-            size = self.site.declared[task.client]
-            private_steps(self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift)
+            size, watch = self.site.declared[task.client], self._watch if task.raw else None
+            private_steps(
+                self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift, watch
+            )
         else:
             plain_steps(self.model, data.as_rows, task.steps, task.local, generator, drift, last)
 
@@ -252,13 +259,13 @@ class Node:
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
-            return self._raw(task, vector, randomness)
+            return self._differences(task, vector, self.model.read(), randomness) | self._last_step(task)
         return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
 
     def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
-        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a unit moves it by twice the clip at most."""
+        """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a unit moves it by twice its clip at most."""
         assert task.samples is not None
-        data, release = self._held(task.client), task.samples
+        data, release = self._held(task.client), task.samples.of_slopes
         batch = data.units(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
         gradients, trained = self._clipped(release), self.model.read()
         after = clipped_sum(gradients, release.clip, *batch).clone()
@@ -268,13 +275,13 @@ class Node:
         rng = _keyed(randomness, task, "slope noise")
         return release.noised_number(float((after - before).norm()), rng, largest_weight=2.0)
 
-    def _raw(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
-        """What ALI and ALS send as published: exact differences on one batch, which no noise covers."""
+    def _differences(self, task: Task, vector: Tensor, own: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
+        """What ALI and ALS send as published: from one model to the client's own, on one batch; no noise covers it."""
         assert task.samples is not None
-        data = self._held(task.client).as_rows
+        data, trained = self._held(task.client).as_rows, self.model.read()
         drawn = task.samples.sampling.draw(len(data), _keyed(randomness, task, "raw batch"))
         batch = data.take(torch.from_numpy(drawn if len(drawn) else np.arange(len(data))))
-        trained = self.model.read()
+        self.model.load(own)
         after, loss_after = plain_gradient(self.model, *batch)
         self.model.load(vector)
         before, loss_before = plain_gradient(self.model, *batch)
@@ -282,9 +289,28 @@ class Node:
         return {
             "losses": np.array(loss_after - loss_before),
             "gradients": np.array(float((after - before).norm())),
-            "distance": np.array(float((trained - vector).norm())),
+            "distance": np.array(float((own - vector).norm())),
             "gradient": before.numpy(),
         }
+
+    def _watch(self, batch: np.ndarray) -> None:
+        self._before = self.model.read(), batch
+
+    def _last_step(self, task: Task) -> dict[str, np.ndarray]:
+        """What the code of ALI sends: how far the last step went, and how the loss of its own batch changed by it."""
+        if self._before is None:
+            return {}
+        (start, drawn), end = self._before, self.model.read()
+        batch = self._held(task.client).as_rows.take(torch.from_numpy(drawn))
+        after = self._loss(*batch)
+        self.model.load(start)
+        before = self._loss(*batch)
+        self.model.load(end)
+        return {"last_step": np.array(float((end - start).norm())), "last_losses": np.array(after - before)}
+
+    def _loss(self, x: Tensor, y: Tensor) -> float:
+        with torch.no_grad():
+            return float(mean_loss(self.model, x, y)) if len(x) else 0.0
 
     def _held(self, client: int) -> Holdings:
         """Of a client, in rows or, where the site says whose they are, in persons."""

@@ -67,7 +67,7 @@ SURVEYS: tuple[Objection, ...] = (
 )
 
 TASKS: tuple[Objection, ...] = (
-    (lambda own, task: task.steps < 1, "a task of less than one step", Reason.BAD_WORDS),
+    (lambda own, task: task.steps < 1 and not task.looks, "a task of less than one step", Reason.BAD_WORDS),
     (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", Reason.RAW_VALUES),
     (
         lambda own, task: task.samples and task.samples.private and task.samples.realised and not own.raw,

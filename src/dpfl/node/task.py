@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> floa
     """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
     own share of it, in those after by all of it, since the models differ. No other training has a bound here.
     """
-    if samples is None or samples.realised or samples.clip.bounds not in ("norm", "layers"):
+    if samples is None or samples.realised or samples.divisor or samples.clip.bounds not in ("norm", "layers"):
         return math.inf
     if not local.optimiser.linear or local.prox:
         return math.inf
@@ -104,6 +104,11 @@ class Task:
         return release if release.sums and not self.survey else None
 
     @property
+    def looks(self) -> bool:
+        """Whether it asks for raw values and no step: between the client's own last model and the one that comes with it."""
+        return self.raw and self.steps == 0 and self.survey is None
+
+    @property
     def measures(self) -> bool:
         """Whether it asks for a metric."""
         return isinstance(self.survey, MetricSurvey)
@@ -115,7 +120,12 @@ class Task:
 
 
 def cost(task: Task, size: int) -> tuple[Event, int] | None:
-    """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own."""
+    """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own.
+
+    Raw values have no guarantee, however often they are sent: a look is allowed where the ledger says so already.
+    """
+    if task.looks:
+        return None
     if task.survey:
         return None if task.survey.trusted else (task.survey.event, 1)
     if task.upload and task.upload.private:
@@ -131,7 +141,8 @@ def cost(task: Task, size: int) -> tuple[Event, int] | None:
 class Order:
     """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
 
-    A correction is added to the client's gradients; to an objective that needs it, it is the client's own last model.
+    A correction is added to the client's gradients; to an objective that needs it, or where no step is asked for, it is the
+    client's own last model.
     """
 
     round: int
@@ -153,3 +164,8 @@ class Reply:
     diverged: bool = False
     raw: Mapping[str, np.ndarray] | None = None
     numbers: np.ndarray | None = None
+
+
+def said(replies: Sequence[Reply]) -> dict[int, Mapping[str, np.ndarray]]:
+    """What clients said beside an update, or in its place."""
+    return {reply.client: reply.raw for reply in replies if reply.raw is not None}

@@ -45,7 +45,7 @@ MOST_LISTED = 100_000
 MOST_TEXT = 64
 MOST_PLACES, MOST_BINS = 10_000, 1_000
 """Of a survey of columns, whose answer has a number for each."""
-RAW = ("answer", "distance", "gradient", "gradients", "losses", "slope")
+RAW = ("answer", "distance", "gradient", "gradients", "last_losses", "last_step", "losses", "slope")
 """What a node may say beside an update."""
 
 Form = Callable[[Any], Any]

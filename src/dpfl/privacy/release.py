@@ -26,6 +26,9 @@ from dpfl.privacy.whole_sums import WholeSum
 ABSORBED = 2.0**-20
 """Noise of a smaller share of the sum has fewer than 4 of float32's 24 bits left."""
 
+LONGER = 10.0
+"""How many times the clip of steps a gradient may be long in a slope: clipped as in steps, its slope would be the clip's."""
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -38,7 +41,7 @@ class Release:
     aggregation); one of them can subtract its own, so the noise counts as that of the others. By default the noise is added in
     one place. With `sums` the server sees whole numbers summed over clients by secure aggregation, and the noise is that of the
     shares that it cannot know (docs/privacy.md). `realised` divides by the batch that was drawn, and leaves an empty one out,
-    as some papers print it; no accountant covers that.
+    as some papers print it; no accountant covers that. A `divisor` is a number for all clients, whatever they have.
     """
 
     sampling: Sampling = field(default_factory=All)
@@ -47,6 +50,7 @@ class Release:
     shared_by: int | None = None
     realised: bool = False
     sums: Shared | None = None
+    divisor: float | None = None
     of_models = False
 
     def __post_init__(self) -> None:
@@ -68,11 +72,13 @@ class Release:
             raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
         if self.sums is not None:
             self._check_sums()
+        if self.divisor is not None and (self.realised or not 0 < self.divisor < math.inf):
+            raise DpflError(f"A noisy sum is divided by a number above 0 or by what was drawn, not by {self.divisor}.")
         if self.clip.adapts_to == "count" and isinstance(self._kind, HaarNoise):
             raise DpflError("The count of quantile clipping is one release with Gaussian noise; use that, or a fixed clip.")
 
     def _check_sums(self) -> None:
-        if self.noise is None or self.shared_by or self.realised or self.of_models:
+        if self.noise is None or self.shared_by or self.realised or self.divisor or self.of_models:
             raise DpflError(
                 "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
             )
@@ -177,6 +183,15 @@ class Release:
             return replace(self, clip=clip)
         found = noise.fitted(ends)
         return replace(self, clip=clip, noise=Planned(found) if isinstance(self.noise, Planned) else found)
+
+    def divides_by(self, size: int) -> float:
+        """Of a client that declared so many units: what it expects to draw, unless all divide by one number."""
+        return self.sampling.expected(size) if self.divisor is None else self.divisor
+
+    @property
+    def of_slopes(self) -> Release:
+        """For a slope of gradients: with a clip that few raw ones reach, and with noise to match, at the same cost."""
+        return replace(self, clip=replace(self.clip, level=LONGER * self.clip.level))  # type: ignore[type-var]
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
         """How far the weighted sum moves, at most, when one unit is added or removed; twice that when one is replaced."""
@@ -289,8 +304,10 @@ class Upload(Release):
             raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
         if self.sampling != All():
             raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
-        if self.shared_by is not None or self.realised:
-            raise DpflError("An upload has all of its noise, and is divided by nothing: shared_by and realised are not for it.")
+        if self.shared_by is not None or self.realised or self.divisor is not None:
+            raise DpflError(
+                "An upload has its noise, and is divided by nothing: a divisor, shared_by and realised are not for it."
+            )
         if isinstance(self._kind, HaarNoise):
             raise DpflError(
                 "How far an upload moves bounds no Haar coefficients; put their noise in steps, or on the sum of a round."

@@ -1,11 +1,11 @@
 """The papers' tables and figures, run again: `dpfl reproduce`."""
 
-from dpfl.reproduce import ablation, ali, als, clipping, hellinger, wavelets
+from dpfl.reproduce import ablation, ali, ali_wide, als, clipping, hellinger, wavelets
 from dpfl.reproduce.cells import Cell, Outcome, Table
 
 
 def tables() -> dict[str, Table]:
-    papers = ali.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
+    papers = ali.tables() | ali_wide.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
     return papers | ablation.tables()
 
 

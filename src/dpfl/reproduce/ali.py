@@ -21,6 +21,16 @@ TAUS = (1, 2, 3, 5, 10)
 DATA = ("mnist", "fashion-mnist", "cifar10")
 METHODS = ("PE-DPFL", "Adap DP-FL", *(f"tau = {tau}" for tau in TAUS), "ALI-DPFL")
 SECURE = "auto, the column's epsilon, secure sums"
+CODE = "ALI-DPFL, published, the code"
+OWN: dict[str, dict[str, Any]] = {
+    "ALI-DPFL, printed formula": {"formula": "printed"},
+    "ALI-DPFL, the code's formula": {"formula": "code"},
+    "ALI-DPFL, printed formula, mu paid": {"formula": "printed", "mu": "paid"},
+    "ALI-DPFL, whole budget": {"whole_budget": True},
+    "ALI-DPFL, published": {"variant": "published"},
+    CODE: {"variant": "published", "reading": "code"},
+}
+"""Variants of the paper's system, where rounds are short: the two repairs one by one, and two readings of what is published."""
 RATIOS = ("R_s = 2 R_c", "R_s = R_c", "R_s = R_c / 2", "R_s = R_c / 5")
 
 PRINTED: dict[str, tuple[int, tuple[float, ...], str]] = {
@@ -77,7 +87,11 @@ CHOICES = (
     "R_s = 158, 317, 598: the printed 231 fits no column. R_c as printed, up to three steps beyond the epsilon.",
     "The budget of every method is the epsilon proven (PLD) of R_c steps at q and sigma: equal for all, below the paper's.",
     "No client has fewer than 600 images (a tenth of the mean): with a handful, q n_i < 1 and tau* is 1 whatever the data.",
-    "The divisor is q n_i, not the batch as drawn; ALI-DPFL is `sound` (mu from what was released, corrected formula).",
+    "The divisor is q n_i, not the batch as drawn; ALI-DPFL is `sound` (mu from what was released, corrected formula). The "
+    "rows below it change one thing each: the formula, mu's source, or tau where privacy would be left unspent.",
+    "`published` follows the paper (formula (9), raw gradients at the new aggregate, each on one batch); *the code* is what "
+    "the authors' code does: clip 0.1, divisor 64, steps in the place of gradients, Gamma from losses, train and test images "
+    "merged, a client closed at its share, the best round reported. Both stop by the paper's epsilon; none holds for either.",
     "`auto` makes all R_s rounds, with `scattering-linear` (mirrored for CIFAR-10), at the epsilon proven of R_c steps and at "
     "the column's; with secure sums at the column's, over all ten clients (`survivors = 10`, `colluders = 0`).",
     "Adap DP-FL begins with sigma 1.1; PE-DPFL has clip 0.1 and planned noise on uploads: its unit is the client.",
@@ -91,10 +105,12 @@ def proven(steps: int) -> float:
     return math.ceil(1e6 * accountant("pld").epsilon({event: steps}, DELTA)) / 1e6
 
 
-def content(data: str, how: dict[str, Any], algorithm: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:
+def content(
+    data: str, how: dict[str, Any], algorithm: dict[str, Any], epsilon: float, rounds: int, model: str = "cnn"
+) -> dict[str, Any]:
     return {
         "data": {"name": data, "clients": 10} | how,
-        "model": {"name": "cnn", "activation": "relu"},
+        "model": {"name": model, "activation": "relu"},
         "algorithm": algorithm,
         "budget": {"epsilon": epsilon, "delta": DELTA, "rounds": rounds},
         "evaluate": {"every": rounds},
@@ -110,12 +126,14 @@ def method(row: str, gamma: float = 10.0) -> dict[str, Any]:
     given = {"sampling_rate": SAMPLING_RATE, "clip": 1.0, "noise_multiplier": NOISE, "rate": RATE}
     if row.startswith("tau = "):
         return {"name": "fedavg-dp", "tau": int(row.removeprefix("tau = "))} | given
+    if row == CODE:
+        given = {name: value for name, value in given.items() if name != "clip"}
+        return {"name": "ali-dpfl", **OWN[CODE]} | given
+    if row.startswith("ALI-DPFL"):
+        return {"name": "ali-dpfl", "gamma": gamma} | OWN.get(row, {}) | given
     return {
         "PE-DPFL": {"name": "pe-dpfl", "tau": 3, "rate": RATE / 2, "clip": 0.1},
         "Adap DP-FL": {"name": "adap-dp-fl", "tau": 3} | given,
-        "ALI-DPFL": {"name": "ali-dpfl", "gamma": gamma} | given,
-        "ALI-DPFL, whole budget": {"name": "ali-dpfl", "gamma": gamma, "whole_budget": True} | given,
-        "ALI-DPFL, published": {"name": "ali-dpfl", "variant": "published", "gamma": gamma} | given,
     }[row]
 
 
@@ -124,19 +142,33 @@ def cells_of(
 ) -> list[Cell]:
     """A column: every method of the paper, the variants of its own, and `auto` at both epsilons and with secure sums."""
     steps = BOUGHT[epsilon]
-    rows = [*METHODS, *(("ALI-DPFL, whole budget", "ALI-DPFL, published") if rounds < steps else ())]
-    found = []
-    for row in rows:
-        algorithm = method(row, gamma)
-        # A method of fixed tau ends with its privacy: the same run, whatever rounds it leaves unused.
-        most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
-        allowed = epsilon if row.endswith("published") else proven(steps)
-        made = Training(content(data, how, algorithm, allowed, most))
-        found.append(Cell(NAMES[data], row, column, made, printed.get(row), epsilon))
+    rows = [*METHODS, *(OWN if rounds < steps else ())]
+    found = [one_of(data, how, row, column, rounds, epsilon, gamma, printed.get(row)) for row in rows]
     for row, allowed in (("auto, same proven epsilon", proven(steps)), ("auto, the column's epsilon", epsilon)):
         made = Training(content(data, how, {"name": "auto"}, allowed, rounds) | {"model": features(data)})
         found.append(Cell(NAMES[data], row, column, made, None, allowed))
     return [*found, Cell(NAMES[data], SECURE, column, Training(summed(data, how, epsilon, rounds)), None, epsilon)]
+
+
+def one_of(
+    data: str, how: dict[str, Any], row: str, column: str, rounds: int, epsilon: float, gamma: float, printed: float | None,
+    model: str = "cnn",
+) -> Cell:  # fmt: skip
+    algorithm, steps = method(row, gamma), BOUGHT[epsilon]
+    # A method of fixed tau ends with its privacy: the same run, whatever rounds it leaves unused.
+    most = min(rounds, math.ceil(steps / algorithm["tau"])) if "tau" in algorithm else rounds
+    allowed = epsilon if "published" in row else proven(steps)
+    made = content(data, how, algorithm, allowed, most, model)
+    if row == CODE:
+        return Cell(NAMES[data], row, column, as_in_the_code(made), printed, epsilon)
+    return Cell(NAMES[data], row, column, Training(made), printed, epsilon)
+
+
+def as_in_the_code(made: dict[str, Any]) -> Training:
+    """All images in one, classes dealt as the authors' code deals them, and the best round."""
+    dealt = made["data"] | ({"partition": "closed", "minimum": 40} if made["data"]["partition"] == "dirichlet" else {})
+    merged = {} if made["data"]["name"] == "cifar10" else {"merged": True}
+    return Training(made | {"data": dealt | merged, "evaluate": {"every": 1}}, "best")
 
 
 def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Training:
-    """A run of an experiment; its value is the final accuracy in per cent, or the final loss."""
+    """A run of an experiment; its value is the final accuracy in per cent, that of the best round, or the final loss."""
 
     content: Mapping[str, Any]
     shows: str = "accuracy"
@@ -135,7 +135,7 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
     assert result.accuracy is not None, "the papers' data sets have test sets"
     assert result.loss is not None
     return Outcome(
-        value=100 * result.accuracy if shows == "accuracy" else _finite(result.loss),
+        value=_finite(result.loss) if shows == "loss" else 100 * (_best(result) if shows == "best" else result.accuracy),
         claimed=privacy["claimed"],  # type: ignore[arg-type]
         proven=privacy["proven"] if result.privacy.unit != "none" else None,  # type: ignore[arg-type]
         unit=result.privacy.unit,
@@ -155,6 +155,11 @@ def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:
 
 def terms_of(privacy: PrivacyStatement) -> str:
     return f"one {privacy.unit}, {privacy.neighbours}, delta {privacy.delta:g}, by {privacy.accountant}"
+
+
+def _best(result: Result) -> float:
+    """Of the rounds after which it was measured."""
+    return max(row.accuracy for row in result.history if row.accuracy is not None)
 
 
 def _finite(loss: float) -> float:

@@ -40,6 +40,8 @@ def proposed(
     metric: PrivateMetric | None,
 ) -> Propose:
     """Refused where the releases would depend on what nodes have not yet declared."""
+    if algorithm.steps.asks_raw:
+        raise DpflError("Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'.")
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
     algorithm = algorithm if unit is None else algorithm.protecting(unit)

@@ -12,17 +12,15 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.server import ali_bounds, als_bounds
-from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, raw_gamma, raw_slope, released_slope
+from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, raw_gamma, raw_slope
 from dpfl.server.als_bounds import AlsInputs
+from dpfl.server.released import mean_gradient, noise_energy, released_gradient, slope
 from dpfl.server.steps import Seen, Situation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ESTIMATES = ("released", "raw", "public")
-
-LAG = 10
-"""Rounds after which the gradient to compare with is renewed: a long way between two models stands out of the noise."""
 
 
 def rounds_of(now: Situation) -> int:
@@ -34,8 +32,10 @@ def rounds_of(now: Situation) -> int:
 @dataclass(frozen=True)
 class Ali:
     """tau* of (9) by one of its formulas. mu is read off what was `released`, `paid` for by one noisy number more a round,
-    taken from `public` clients, `raw` (published), or known beforehand as a number; Gamma is given, `public` or `raw`.
-    `whole_budget` raises tau where it would leave privacy unspent at the last round.
+    taken from `public` clients, or known beforehand as a number; published it is the slope of `raw` gradients from the new
+    model to those that clients came to (the paper), or their last `steps` over that way (its code). Gamma is given, or the
+    change of losses by the last step: of `public` clients, or `raw` (the code). `whole_budget` raises tau where it would leave
+    privacy unspent at the last round.
     """
 
     formula: Formula = "corrected"
@@ -45,12 +45,12 @@ class Ali:
     adaptive = True
 
     def __post_init__(self) -> None:
-        _check_estimate("mu", self.mu, (*ESTIMATES, "paid"))
+        _check_estimate("mu", self.mu, (*ESTIMATES, "paid", "steps"))
         _check_estimate("gamma", self.gamma, ("raw", "public"))
 
     @property
     def asks_raw(self) -> bool:
-        return "raw" in (self.mu, self.gamma)
+        return self.mu in ("raw", "steps") or self.gamma == "raw"
 
     @property
     def asks_public(self) -> bool:
@@ -68,7 +68,7 @@ class Ali:
         if mu is None or gamma is None:
             return least
         T = float(ali_bounds.total_iterations(max(now.tau, 1), rounds, now.iterations))
-        B = min(facts.batches)
+        B = max(1, int(min(facts.batches))) if self.formula == "code" else min(facts.batches)
         inputs = AliInputs(float(mu), facts.clip, float(gamma), facts.multiplier, facts.parameters, B, T, facts.rate)
         return max(least, ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula))
 
@@ -79,19 +79,19 @@ class Ali:
         if not isinstance(self.gamma, str):
             return {}
         said = _exact(seen, self.gamma)
-        return {"gamma": _number(raw_gamma([float(values["losses"]) for values in said.values()], _weights(seen, said)))}
+        changes = [float(values["last_losses"]) for values in said.values()]
+        return {"gamma": _number(raw_gamma(changes, _weights(seen, said)))}
 
     def _mu(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self.mu in ("raw", "public"):
-            said = _exact(seen, str(self.mu))
+            said = seen.public if self.mu == "public" else seen.again()
             rises, runs = ([float(values[name]) for values in said.values()] for name in ("gradients", "distance"))
-            return {"mu": _number(raw_slope(rises, runs, _weights(seen, said)))}
-        if self.mu == "paid":
-            return {"mu": _number(_paid_slope(seen))}
+            return {"mu": _number(raw_slope(rises, runs, _weights(seen, said)))} if said else {}
+        if self.mu in ("paid", "steps"):
+            return {"mu": _number((_paid_slope if self.mu == "paid" else _step_slope)(seen))}
         if self.mu != "released":
             return {}
-        gradient, noise = mean_gradient(seen)
-        return remembered(seen, memory, gradient, noise) | _slope("mu", seen, memory, gradient, noise)
+        return slope("mu", seen, memory)
 
     def total(self, rounds: int) -> int:
         return (MOST_ITERATIONS + self.extra) * rounds
@@ -144,14 +144,13 @@ class Als:
 
     def _from_released(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         facts, clients = seen.facts, list(seen.updates)
-        gradient, noise = mean_gradient(seen)
-        kept = remembered(seen, memory, gradient, noise) | _slope("beta", seen, memory, gradient, noise)
+        kept = slope("beta", seen, memory)
         if "beta" not in kept:
             return kept
         gradients = torch.stack([released_gradient(seen, client) for client in clients])
         p = ali_bounds.shares([facts.weights[client] for client in clients])
         noises = np.array([noise_energy(seen, client) for client in clients])
-        norms, apart = gradients.norm(dim=1).numpy(), (gradients - gradient).norm(dim=1).numpy()
+        norms, apart = gradients.norm(dim=1).numpy(), (gradients - mean_gradient(seen)[0]).norm(dim=1).numpy()
         ones = np.ones(len(clients))
         found = als_bounds.released_estimates(norms, ones, ones, apart, p, noises, facts.parameters, facts.clip)
         estimates = torch.tensor([found.rho, float(kept["beta"]), found.xi], dtype=torch.float64)
@@ -159,44 +158,6 @@ class Als:
 
     def total(self, rounds: int) -> int:
         return MOST_ITERATIONS * rounds
-
-
-def released_gradient(seen: Seen, client: int) -> Tensor:
-    """The mean of the noisy gradients that SGD went along: the update is -rate times their sum."""
-    return seen.updates[client][: seen.facts.parameters] / (-seen.facts.rate * seen.steps)
-
-
-def noise_energy(seen: Seen, client: int) -> float:
-    """E |noise|^2 in that mean."""
-    facts = seen.facts
-    return (facts.multiplier * facts.clip / facts.batches[client]) ** 2 * facts.energy / seen.steps
-
-
-def mean_gradient(seen: Seen) -> tuple[Tensor, float]:
-    """Over the clients, and the energy of the noise that is left in it: sum p_i^2 noise_i."""
-    clients = list(seen.updates)
-    p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
-    mean = sum((share * released_gradient(seen, client) for share, client in zip(p.tolist(), clients, strict=True)))
-    return mean, float(sum(share**2 * noise_energy(seen, client) for share, client in zip(p, clients, strict=True)))
-
-
-def remembered(seen: Seen, memory: Mapping[str, Tensor], gradient: Tensor, noise: float) -> dict[str, Tensor]:
-    """The gradient to compare with, its model and its noise: kept for LAG rounds, then renewed."""
-    names = ("gradient", "model", "noise")
-    if "model" in memory and seen.round % LAG:
-        return {name: memory[name] for name in names}
-    model = seen.vector[: seen.facts.parameters].clone()
-    return {"gradient": gradient.clone(), "model": model, "noise": torch.tensor(noise, dtype=torch.float64)}
-
-
-def _slope(name: str, seen: Seen, memory: Mapping[str, Tensor], gradient: Tensor, noise: float) -> dict[str, Tensor]:
-    """|g - g'| / |w - w'| from two released gradients, the energy of their noise removed."""
-    if "model" not in memory:
-        return {}
-    difference = float((gradient - memory["gradient"]).norm())
-    distance = float((seen.vector[: seen.facts.parameters] - memory["model"]).norm())
-    found = released_slope([difference], [distance], [1.0], [noise + float(memory["noise"])], seen.facts.parameters)
-    return {name: torch.tensor(found, dtype=torch.float64)}
 
 
 def _exact(seen: Seen, estimate: str) -> Mapping[int, Mapping[str, np.ndarray]]:
@@ -210,12 +171,24 @@ def _weights(seen: Seen, said: Mapping[int, object]) -> list[float]:
 
 
 def _paid_slope(seen: Seen) -> float:
-    """sum_i p_i s_i / |w_i - w|, s_i being the noisy norm of a client's difference of mean gradients; not below 0."""
+    """sum_i p_i s_i / |w_i - w|, s_i being the noisy norm of a client's difference of mean gradients; not below 0.
+
+    The gradients are clipped at ten times the level of steps, so that few are: it has about the size of the raw slope.
+    """
     clients = list(seen.raw)
     p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
     rises = [float(seen.raw[client]["slope"]) / seen.facts.batches[client] for client in clients]
     runs = [float(seen.updates[client].norm()) for client in clients]
     return max(0.0, float(sum(share * rise / run for share, rise, run in zip(p, rises, runs, strict=True))))
+
+
+def _step_slope(seen: Seen) -> float:
+    """As the authors' code has it: sum_i p_i |x_i after its last step - x_i before it| / |x_i - the new aggregate|."""
+    clients = list(seen.raw)
+    p = ali_bounds.shares([seen.facts.weights[client] for client in clients])
+    middle = sum(share * seen.updates[client] for share, client in zip(p.tolist(), clients, strict=True))
+    runs = [float((seen.updates[client] - middle).norm()) for client in clients]
+    return raw_slope([float(seen.raw[client]["last_step"]) for client in clients], runs, p)
 
 
 def _number(value: float) -> Tensor:

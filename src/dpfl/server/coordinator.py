@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpfl.errors import DpflError
-from dpfl.node.task import Order, Reply, Task
+from dpfl.node.task import Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.clip import ShareOfMean, adapted
@@ -223,7 +223,7 @@ class Coordinator:
         replies = self._probe(order)
         silent = [reply for reply in replies if reply.raw is None]
         self.lost += [f"{when}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
-        return {reply.client: reply.raw["answer"] for reply in replies if reply.raw is not None}
+        return {client: raw["answer"] for client, raw in said(replies).items()}
 
     def _ask_public(self, steps: int) -> None:
         """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
@@ -233,7 +233,12 @@ class Coordinator:
         bare = replace(self.state.samples, noise=None)
         tasks = tuple(replace(task, samples=bare, raw=True, slope=False) for task in order.tasks)
         replies = self._probe(replace(order, tasks=tasks))
-        self._public = {reply.client: reply.raw for reply in replies if reply.raw is not None}
+        self._public = said(replies)
+
+    def _again(self, sent: Tensor, updates: Mapping[int, Tensor]) -> dict[int, Mapping[str, np.ndarray]]:
+        """Raw values once more, of the way from the new model to the one that each client had come to."""
+        order = self._order(tuple(updates), 0, self.state.clients)
+        return said(self._probe(replace(order, corrections={client: sent + update for client, update in updates.items()})))
 
     def _follow_schedule(self) -> None:
         """The release of this round, where it changes from round to round."""
@@ -327,8 +332,9 @@ class Coordinator:
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
-        raw = {reply.client: reply.raw for reply in good if reply.raw is not None}
-        seen, memory = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public), self.state.memory
+        raw, memory = said(good), self.state.memory
+        again = partial(self._again, sent, updates if raw else {})
+        seen = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again)
         if keeping := self.algorithm.kept:
             self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)

@@ -13,7 +13,7 @@ from dpfl.lazy import torch
 from dpfl.privacy import Flat, Release
 from dpfl.privacy.noise import AtLeast
 from dpfl.privacy.schedules import Dynamic
-from dpfl.server.adaptive_steps import noise_energy, released_gradient
+from dpfl.server.released import noise_energy, released_gradient
 from dpfl.server.steps import Seen
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -46,7 +46,7 @@ class Situation:
 @dataclass(frozen=True)
 class Seen:
     """A round as the server saw it: the model that it sent, what each client released and said beside it, and what public
-    clients said.
+    clients said. `again` asks the clients of a policy that asks for raw values once more, at the new model.
     """
 
     facts: Facts
@@ -56,6 +56,7 @@ class Seen:
     updates: Mapping[int, Tensor]
     raw: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
     public: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    again: Callable[[], Mapping[int, Mapping[str, np.ndarray]]] = dict
 
 
 class Steps(Protocol):

@@ -1,0 +1,100 @@
+"""What clients say of slopes: raw, as published, and with noise that is paid for; against gradients made one by one here."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from dpfl.models import from_module
+from dpfl.node.node import Node, Site
+from dpfl.node.optimisers import SGD
+from dpfl.node.policy import Policy
+from dpfl.node.task import Local, Reply, Task
+from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
+from dpfl.privacy.events import ADD_REMOVE
+from dpfl.privacy.ledgers import Ledgers
+from dpfl.tasks import MultiClass
+
+INPUTS, CLASSES, COUNT, RATE, LEVEL = 4, 3, 12, 0.7, 0.2
+SILENT = Release(All(), Flat(LEVEL), Gaussian(1e-9))
+TASK = Task(0, 0, 2, Local(SGD(RATE)), Release(), SILENT)
+RANDOM = torch.Generator().manual_seed(0)
+X, Y = 3 * torch.randn(COUNT, INPUTS, generator=RANDOM), torch.randint(0, CLASSES, (COUNT,), generator=RANDOM)
+START = torch.randn(INPUTS * CLASSES, generator=RANDOM)
+
+
+def site(ledgers: Ledgers | None = None, rows: int = COUNT) -> Site:
+    flat = from_module(nn.Linear(INPUTS, CLASSES, bias=False))
+    held, policy = (torch.arange(rows),), Policy(raw=True)
+    return Site("test", flat, MultiClass(CLASSES), X, Y, held, (COUNT,), Keyed(0), ledgers, policy=policy)
+
+
+def replied(task: Task, vector: Tensor, correction: Tensor | None = None, held: Site | None = None) -> Reply:
+    node = Node(held or site())
+    try:
+        return node.work(task, vector, correction)
+    finally:
+        node.close()
+
+
+def gradients(vector: Tensor) -> Tensor:
+    """A row a sample."""
+    found = []
+    for x, y in zip(X, Y, strict=True):
+        weight = vector.reshape(CLASSES, INPUTS).clone().requires_grad_()
+        cross_entropy((x @ weight.T)[None], y[None]).backward()
+        found.append(weight.grad.flatten())
+    return torch.stack(found)
+
+
+def clipped(rows: Tensor, level: float) -> Tensor:
+    return (rows * (level / rows.norm(dim=1)).clamp(max=1.0)[:, None]).sum(0)
+
+
+def loss(vector: Tensor) -> float:
+    return float(cross_entropy(X @ vector.reshape(CLASSES, INPUTS).T, Y))
+
+
+def test_a_paid_slope_is_of_gradients_that_are_clipped_at_ten_times_the_level_of_steps() -> None:
+    reply = replied(replace(TASK, slope=True), START)
+    own = START + reply.update
+    assert (gradients(START).norm(dim=1) > LEVEL).all(), "steps clip every one of them"
+    wanted = (clipped(gradients(own), 10 * LEVEL) - clipped(gradients(START), 10 * LEVEL)).norm()
+    assert float(reply.raw["slope"]) == pytest.approx(float(wanted), rel=1e-3)
+    noisy = replace(SILENT, noise=Gaussian(1.5))
+    assert noisy.of_slopes.event(COUNT) == noisy.event(COUNT), "it costs what a step costs"
+
+
+def test_a_look_compares_raw_gradients_at_the_clients_own_model_and_the_one_that_came() -> None:
+    own = 1.5 * START
+    raw = replied(replace(TASK, steps=0, raw=True), START, own).raw
+    assert float(raw["gradients"]) == pytest.approx(float((gradients(own) - gradients(START)).mean(0).norm()), rel=1e-4)
+    assert float(raw["distance"]) == pytest.approx(float((own - START).norm()), rel=1e-5)
+    assert float(raw["losses"]) == pytest.approx(loss(own) - loss(START), rel=1e-4)
+
+
+def test_the_last_step_is_from_the_model_before_it_on_its_own_batch() -> None:
+    one, two = (replied(replace(TASK, raw=True, steps=steps), START) for steps in (1, 2))
+    before, after = START + one.update, START + two.update
+    assert float(two.raw["last_step"]) == pytest.approx(float((after - before).norm()), rel=1e-3)
+    assert float(two.raw["last_losses"]) == pytest.approx(loss(after) - loss(before), abs=1e-5)
+
+
+def test_a_noisy_sum_is_divided_by_the_constant_that_a_release_names() -> None:
+    plain, constant = (
+        replied(replace(TASK, steps=1, samples=replace(SILENT, divisor=to)), START).update for to in (None, 64.0)
+    )
+    assert torch.allclose(plain * COUNT, constant * 64, rtol=1e-4)
+
+
+def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_path: Path) -> None:
+    ledgers = Ledgers(tmp_path, ("0",), "sample", ADD_REMOVE)
+    look, own = replace(TASK, steps=0, raw=True), 1.5 * START
+    assert "holds no release without a guarantee" in replied(look, START, own, site(ledgers)).refused
+    replied(TASK, START, held=site(ledgers))
+    assert replied(look, START, own, site(ledgers)).refused, "after steps with noise just as well"
+    replied(replace(TASK, raw=True), START, held=site(ledgers))
+    assert replied(look, START, own, site(ledgers)).raw is not None
