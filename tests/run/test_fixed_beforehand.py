@@ -48,6 +48,9 @@ class ByOutput:
     def total(self, rounds: int) -> int:
         return 4 * rounds
 
+    def notes(self, memory: Mapping[str, Tensor]) -> tuple[str, ...]:
+        return ()
+
 
 @pytest.mark.parametrize("algorithm", [adaptive(), adaptive(mu="paid"), als_dpfl(sampling_rate=0.1)])
 def test_steps_that_follow_what_is_released_state_one_epsilon_whatever_came_out(

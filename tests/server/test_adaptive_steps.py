@@ -1,5 +1,6 @@
 """Step policies: tau from released values only in the sound ones, and the leak of the published ones."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -199,3 +200,27 @@ def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
     early, late = learnt(Ali(), rounds[:LAG]), learnt(Ali(), rounds)
     assert torch.equal(early["model"], rounds[0].vector)
     assert torch.equal(late["model"], rounds[LAG].vector)
+
+
+def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None:
+    """phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2, by hand; omega of 1 is far too little for 2,000 parameters."""
+    rounds, least = quadratic(0, 4, 0.3), 1.1**2 * D
+    memory = learnt(Als(), rounds)
+    assert memory["bounds"].tolist() == [0, 3], "the first round has nothing to compare with"
+    assert Als().notes(memory)[0].startswith("the paper's bound (13) was defined after 0 of 3 rounds; after the others that of")
+    far = Als(omega=2 * least, lam=0.9)
+    memory = learnt(far, rounds)
+    rho, beta, xi = memory["estimates"].tolist()
+    phi = 2 * least * (1 - beta * 0.5 / 2) - least / 0.9**2
+    assert float(memory["phi"]) == pytest.approx(phi)
+    assert memory["bounds"].tolist() == [3, 0]
+    gaps = {}
+    for tau in range(1, 5):
+        A = xi + 2 * math.sqrt(D) * 1.1 / 30.0
+        h = A / beta * ((0.5 * beta + 1) ** tau - 1) - 0.5 * A * tau
+        room = 0.5 * phi - rho * h / (tau * 0.9**2)
+        gaps[tau] = 1 / (min(50 * tau, 500) * room) + math.sqrt(3) / 3 if room > 0 else math.inf
+    assert far.next(now(memory)) == min(gaps, key=lambda tau: (gaps[tau], tau)) > 1
+    assert Als().notes({}) == Ali().notes({}) == ()
+    with pytest.raises(DpflError, match="omega"):
+        Als(omega=0.0)

@@ -1,8 +1,10 @@
 """ALS-DPFL (Ling et al. 2023, Algorithm 2): as ALI-DPFL, with tau from a bound on the gap to central descent.
 
 In every round tau is searched in [1, min(2 tau, 100)] for the least bound, with the corrected h of (11) and T = min(R_s tau,
-R_c) of the candidate. The paper's bound (13) is undefined in practice (its phi is far below 0 for any network), so the bound of
-Wang et al. 2019 stands in, with `phi` a number to choose: 5e-5 suits CNNs, 0.025 convex models.
+R_c) of the candidate. The paper's bound (13) is evaluated where it is defined: where its phi = omega (1 - beta eta / 2) -
+sigma^2 d / lambda^2 is above 0. `omega` (the inverse square of the way to the optimum) and `lam` (the least loss above the
+optimum, below 1 by Theorem 2) are given. Where it is not, and for networks it never is, the bound of Wang et al. 2019 stands
+in, with `phi` a number to choose: 5e-5 suits CNNs, 0.025 convex models. The run's notes say how often.
 
 `sound` takes rho, beta and xi from released gradients, the energy of their noise removed, or from public clients
 (`estimates="public"`). `published` has every client send a
@@ -27,6 +29,8 @@ def als_dpfl(
     variant: str = "sound",
     phi: float = 5e-5,
     estimates: str | None = None,
+    omega: float = 1.0,
+    lam: float = 1.0,
     sampling_rate: float = 0.015,
     clip: float = 1.0,
     noise_multiplier: float = 1.1,
@@ -37,7 +41,7 @@ def als_dpfl(
 ) -> Algorithm:
     """tau steps of DP-SGD divided by a fixed batch, x <- sum_i p_i x_i, then tau <- argmin of the bound."""
     sound = choose("variant", variant, VARIANTS)
-    steps = Als(phi, estimates or ("released" if sound else "raw"))
+    steps = Als(phi, estimates or ("released" if sound else "raw"), omega, lam)
     raw = ("rho, beta and a gradient of every client in every round, without noise: they decide tau",)
     return Algorithm(
         name="als-dpfl",

@@ -183,7 +183,7 @@ def finish(job: Job) -> Result:
         model_sha256=vector_sha256(state.model),
         privacy=privacy,
         history=History(history),
-        notes=job.notes,
+        notes=(*job.notes, *job.algorithm.steps.notes(state.memory)),
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
         module=model.module,

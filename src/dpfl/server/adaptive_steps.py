@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,15 +12,17 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.server import ali_bounds, als_bounds
-from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, raw_gamma, raw_slope
-from dpfl.server.als_bounds import AlsInputs
+from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, check_range, raw_gamma, raw_slope
+from dpfl.server.als_bounds import AlsInputs, Theorem2
 from dpfl.server.released import mean_gradient, noise_energy, released_gradient, slope
-from dpfl.server.steps import Seen, Situation
+from dpfl.server.steps import Facts, Seen, Situation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 ESTIMATES = ("released", "raw", "public")
+BOUNDS, PHI = "bounds", "phi"
+"""What ALS remembers of (13): after how many rounds it was defined, and was not, and its phi."""
 
 
 def rounds_of(now: Situation) -> int:
@@ -96,20 +98,30 @@ class Ali:
     def total(self, rounds: int) -> int:
         return (MOST_ITERATIONS + self.extra) * rounds
 
+    def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
+        return ()
+
 
 @dataclass(frozen=True)
 class Als:
-    """The tau with the least bound, (13) or that of Wang et al. with a chosen phi; rho, beta and xi as they were `released`,
-    from `public` clients, or `raw` (published).
+    """The tau with the least bound: (13) where it is defined, else that of Wang et al. with a chosen phi. rho, beta and xi are
+    as they were `released`, from `public` clients, or `raw` (published).
+
+    (13) is defined where its own phi, omega (1 - beta eta / 2) - sigma^2 d / lambda^2, is above 0, with omega the inverse
+    square of the way to the optimum and lambda the least loss above it, which Theorem 2 has below 1; both are given.
     """
 
     phi: float = 5e-5
     estimates: str = "released"
+    omega: float = 1.0
+    lam: float = 1.0
     adaptive = True
     extra = 0
 
     def __post_init__(self) -> None:
         _check_estimate("estimates", self.estimates, ESTIMATES)
+        check_range("omega", self.omega, 0, strict=True)
+        check_range("lam", self.lam, 0, strict=True)
 
     @property
     def asks_raw(self) -> bool:
@@ -120,16 +132,34 @@ class Als:
         return self.estimates == "public"
 
     def next(self, now: Situation) -> int:
-        facts, rounds, found = now.facts, rounds_of(now), now.memory.get("estimates")
+        rounds, found = rounds_of(now), now.memory.get("estimates")
         if found is None or rounds >= now.iterations:
             return 1
-        B = min(facts.batches)
-        rho, beta, xi = found.tolist()
-        inputs = AlsInputs(rho, beta, xi, facts.rate, facts.multiplier, facts.clip, facts.parameters, B)
-        return als_bounds.best_tau(inputs, max(now.tau, 1), rounds, now.iterations, now.left, phi=self.phi).tau
+        inputs = _als_inputs(now.facts, found)
+        theorem = self._theorem(inputs)
+        return als_bounds.best_tau(inputs, max(now.tau, 1), rounds, now.iterations, now.left, theorem, self.phi).tau
+
+    def _theorem(self, inputs: AlsInputs) -> Theorem2:
+        return Theorem2(als_bounds.phi_of_theorem(self.omega, self.lam, inputs), self.lam)
 
     def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._from_released(seen, memory) if self.estimates == "released" else self._from_exact(seen)
+        learnt = self._from_released(seen, memory) if self.estimates == "released" else self._from_exact(seen)
+        if "estimates" not in learnt:
+            return learnt
+        theorem = self._theorem(_als_inputs(seen.facts, learnt["estimates"]))
+        defined, undefined = memory.get(BOUNDS, torch.zeros(2)).tolist()
+        counts = torch.tensor([defined + (theorem.phi > 0), undefined + (theorem.phi <= 0)], dtype=torch.float64)
+        return learnt | {BOUNDS: counts, PHI: _number(theorem.phi)}
+
+    def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
+        """How often the paper's own bound could be asked."""
+        if BOUNDS not in memory:
+            return ()
+        defined, undefined = (int(count) for count in memory[BOUNDS])
+        return (
+            f"the paper's bound (13) was defined after {defined} of {defined + undefined} rounds; after the others that of "
+            f"Wang et al. stood in; its phi, which must be above 0, was {float(memory[PHI]):.4g} at last",
+        )
 
     def _from_exact(self, seen: Seen) -> dict[str, Tensor]:
         said = _exact(seen, self.estimates)
@@ -158,6 +188,11 @@ class Als:
 
     def total(self, rounds: int) -> int:
         return MOST_ITERATIONS * rounds
+
+
+def _als_inputs(facts: Facts, estimates: Tensor) -> AlsInputs:
+    rho, beta, xi = estimates.tolist()
+    return AlsInputs(rho, beta, xi, facts.rate, facts.multiplier, facts.clip, facts.parameters, min(facts.batches))
 
 
 def _exact(seen: Seen, estimate: str) -> Mapping[int, Mapping[str, np.ndarray]]:

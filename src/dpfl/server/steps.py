@@ -85,6 +85,9 @@ class Steps(Protocol):
     def total(self, rounds: int) -> int:
         """How many steps a client makes in this many rounds, at most."""
 
+    def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
+        """What is worth saying at the end, from what is remembered then."""
+
 
 MOST_STEPS = 100_000
 
@@ -109,6 +112,9 @@ class Fixed:
 
     def total(self, rounds: int) -> int:
         return rounds * self.tau
+
+    def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
+        return ()
 
 
 def chosen(policy: Steps, now: Situation) -> int:
