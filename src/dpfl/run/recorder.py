@@ -24,7 +24,7 @@ from dpfl.run.metrics import Metrics, Row
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import METRIC, PAST_NOISE, State
 from dpfl.tasks.calibration import Curve, calibration
-from dpfl.tasks.intervals import intervals_of
+from dpfl.tasks.intervals import intervals
 from dpfl.tasks.noisy import figures
 
 VALIDATED = 2000
@@ -157,7 +157,7 @@ class Recorder:
             )
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
         scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
-        found = intervals_of(task, scores, y, persons)
+        found = intervals(task, scores, y, persons)
         return Measured(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
 
     def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None, whom: str) -> Measured:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, between, check_positive, check_scores, one_column, whole
+from dpfl.tasks.task import Array, Labels, Measures, between, check_positive, check_scores, one_column, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class MultiClass:
+class MultiClass(Measures):
     """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class where one is declared."""
 
     classes: int
@@ -56,24 +56,24 @@ class MultiClass:
     def _weight(self, y: Tensor) -> Tensor:
         return torch.tensor(self.weights)[y]
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        chances = measured.softmax(scores)
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
+        chances, said = measured.softmax(scores), scores.argmax(1)
         return {
-            "accuracy": measured.accuracy(scores.argmax(1), y),
-            "balanced accuracy": measured.balanced_accuracy(scores.argmax(1), y),
-            "F1": measured.macro_f1(scores.argmax(1), y),
-            "AUC": measured.auc_against_rest(chances, y),
-            "log loss": measured.log_loss(chances, y),
-            "Brier": measured.brier(chances, y),
-            "calibration error": measured.calibration_error(*measured.confidence(chances, y)),
+            "accuracy": measured.accuracy(said, y, times),
+            "balanced accuracy": measured.balanced_accuracy(said, y, times),
+            "F1": measured.macro_f1(said, y, times),
+            "AUC": measured.auc_against_rest(chances, y, times),
+            "log loss": measured.log_loss(chances, y, times),
+            "Brier": measured.brier(chances, y, times),
+            "calibration error": measured.calibration_error(*measured.confidence(chances, y), times),
         }
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
-        return {"accuracy": measured.accuracy(scores.argmax(1), y)}
+        return measured.first({"accuracy": measured.accuracy(scores.argmax(1), y, measured.each_once(y))})
 
 
 @dataclass(frozen=True)
-class Binary:
+class Binary(Measures):
     """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights are declared."""
 
     weights: tuple[float, ...] = ()
@@ -106,28 +106,29 @@ class Binary:
     def _weight(self, y: Tensor) -> Tensor:
         return torch.tensor(self.weights)[y.long()]
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chance = measured.sigmoid(scores.reshape(-1))
         said, both = (chance > 0.5).astype(np.int64), np.stack([1 - chance, chance], axis=1)
         label = y.astype(np.int64)
         return {
-            "AUC": measured.auc(chance, label),
-            "average precision": measured.average_precision(chance, label),
-            "accuracy": measured.accuracy(said, label),
-            "balanced accuracy": measured.balanced_accuracy(said, label),
-            "F1": measured.f1(said, label),
-            "log loss": measured.log_loss(both, label),
-            "Brier": measured.brier(both, label) / 2,
-            "calibration error": measured.calibration_error(chance, label),
+            "AUC": measured.auc(chance, label, times),
+            "average precision": measured.average_precision(chance, label, times),
+            "accuracy": measured.accuracy(said, label, times),
+            "balanced accuracy": measured.balanced_accuracy(said, label, times),
+            "F1": measured.f1(said, label, times),
+            "log loss": measured.log_loss(both, label, times),
+            "Brier": measured.brier(both, label, times) / 2,
+            "calibration error": measured.calibration_error(chance, label, times),
         }
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
-        score, label = scores.reshape(-1), y.astype(np.int64)
-        return {"AUC": measured.auc(score, label), "accuracy": measured.accuracy(score > 0, label == 1)}
+        score, label, times = scores.reshape(-1), y.astype(np.int64), measured.each_once(y)
+        found = {"AUC": measured.auc(score, label, times), "accuracy": measured.accuracy(score > 0, label == 1, times)}
+        return measured.first(found)
 
 
 @dataclass(frozen=True)
-class MultiLabel:
+class MultiLabel(Measures):
     """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n, labels) of 0 and 1."""
 
     count: int
@@ -160,24 +161,23 @@ class MultiLabel:
         check_scores(scores, (len(y), self.count), self)
         return (functional.softplus(scores) - y * scores).mean(1), (torch.sigmoid(scores) - y) / self.count
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         chances, label = measured.sigmoid(scores), y.astype(np.int64)
         said = (chances > 0.5).astype(np.int64)
-        columns = range(self.count)
-        return {
-            "AUC": measured.mean_of(measured.auc(chances[:, one], label[:, one]) for one in columns),
-            "average precision": measured.mean_of(
-                measured.average_precision(chances[:, one], label[:, one]) for one in columns
-            ),
-            "F1": measured.mean_of(measured.f1(said[:, one], label[:, one]) for one in columns),
-            "accuracy": measured.accuracy(said.reshape(-1), label.reshape(-1)),
-        }
 
-    shown = metrics
+        def over_labels(figure: Callable[[Array, Array, Array], Array], of: Array) -> Array:
+            return measured.mean_of(np.stack([figure(of[:, one], label[:, one], times) for one in range(self.count)]))
+
+        return {
+            "AUC": over_labels(measured.auc, chances),
+            "average precision": over_labels(measured.average_precision, chances),
+            "F1": over_labels(measured.f1, said),
+            "accuracy": measured.mean((said == label).mean(axis=1), times),
+        }
 
 
 @dataclass(frozen=True)
-class Ordinal:
+class Ordinal(Measures):
     """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean of their binary losses."""
 
     levels: int
@@ -214,15 +214,13 @@ class Ordinal:
     def _above(self, y: Tensor) -> Tensor:
         return (y.unsqueeze(1) > torch.arange(self.outputs)).float()
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         said = (scores > 0).sum(1)
         return {
-            "mean distance": float(np.abs(said - y).mean()),
-            "accuracy": measured.accuracy(said, y),
-            "balanced accuracy": measured.balanced_accuracy(said, y),
+            "mean distance": measured.mean(np.abs(said - y), times),
+            "accuracy": measured.accuracy(said, y, times),
+            "balanced accuracy": measured.balanced_accuracy(said, y, times),
         }
-
-    shown = metrics
 
 
 def _one_each(found: Tensor) -> Tensor:

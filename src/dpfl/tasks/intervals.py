@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from dpfl.tasks.task import Array, Task
 
-Measure = Callable[[Array, Array], Mapping[str, float]]
 DRAWS = 200
+AT_ONCE = 2**21
+"""Numbers that say how often each sample is in which test set."""
 
 
 def intervals(
-    measure: Measure, scores: Array, y: Array, owners: Array | None = None, draws: int = DRAWS, seed: int = 0
+    task: Task, scores: Array, y: Array, owners: Array | None = None, draws: int = DRAWS, seed: int = 0
 ) -> Mapping[str, tuple[float, float]]:
     """The middle 95 % of what a task measures over test sets that are drawn from this one, by owner where samples have one.
 
     It says how far a figure depends on who is in the test set; not what another training run would give.
     """
-    rng, found = np.random.default_rng(seed), dict[str, list[float]]()
-    groups = _rows_by_owner(owners) if owners is not None else None
-    for _ in range(draws):
-        rows = _drawn(len(y), groups, rng)
-        for name, figure in measure(scores[rows], y[rows]).items():
-            found.setdefault(name, []).append(figure)
-    return {name: _middle(np.array(figures)) for name, figures in found.items()}
+    found: dict[str, list[Array]] = {}
+    for times in _drawn(len(y), owners, draws, np.random.default_rng(seed)):
+        for name, figures in task.figures(scores, y, times).items():
+            found.setdefault(name, []).append(figures)
+    return {name: _middle(np.concatenate(figures)) for name, figures in found.items()}
 
 
-def intervals_of(task: Task, scores: Array, y: Array, owners: Array | None = None) -> Mapping[str, tuple[float, float]]:
-    """Of what a task measures; where its figures are of sums over samples (`sums`, `of_sums`), those are made once."""
-    sums, of_sums = getattr(task, "sums", None), getattr(task, "of_sums", None)
-    if sums is None or of_sums is None:
-        return intervals(task.metrics, scores, y, owners)
-    return intervals(lambda drawn, _: of_sums(drawn), sums(scores, y), y, owners)
-
-
-def _rows_by_owner(owners: Array) -> list[Array]:
-    order = np.argsort(owners, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
-
-
-def _drawn(count: int, groups: list[Array] | None, rng: np.random.Generator) -> Array:
-    if groups is None:
-        return rng.integers(0, count, count)
-    return np.concatenate([groups[one] for one in rng.integers(0, len(groups), len(groups))])
+def _drawn(count: int, owners: Array | None, draws: int, rng: np.random.Generator) -> Iterator[Array]:
+    """How often each sample is in each of the sets (samples, sets), as many of them at once as there is room for."""
+    whose = np.arange(count) if owners is None else np.unique(owners, return_inverse=True)[1].reshape(-1)
+    units = int(whose.max(initial=-1)) + 1
+    for start in range(0, draws, step := max(1, AT_ONCE // max(count, 1))):
+        sets = range(start, min(start + step, draws))
+        counts = np.stack([np.bincount(rng.integers(0, units, units), minlength=units) for _ in sets], axis=1)
+        yield counts.astype(np.float64)[whose]
 
 
 def _middle(figures: Array) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.lazy import torch
+from dpfl.tasks.metrics import auc_of_cells
 from dpfl.tasks.numbers import Counts
 from dpfl.tasks.task import Array, Task
 
@@ -107,11 +108,6 @@ def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[f
 
 
 def _auc(cells: Array) -> Array:
-    """sum_b p_b (n_<b + n_b / 2) / (P N) over the last axis, ties within a bin by half; nan where noise leaves no P or N."""
+    """Of noisy shares; nan where noise leaves none of a label."""
     negative, positive = np.moveaxis(cells.reshape(*cells.shape[:-1], 2, -1), -2, 0)
-    below = np.cumsum(negative, -1) - negative
-    totals = positive.sum(-1), negative.sum(-1)
-    there = np.minimum(*totals) > 0
-    pairs = (positive * (below + negative / 2)).sum(-1)
-    found: Array = np.where(there, np.clip(pairs / np.where(there, totals[0] * totals[1], 1.0), 0.0, 1.0), np.nan)
-    return found
+    return np.clip(auc_of_cells(negative, positive), 0.0, 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, check_positive, one_column, whole
+from dpfl.tasks.task import Array, Labels, Measures, check_positive, one_column, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ STEEPEST = 15.0
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(Measures):
     """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond `width` a line (Huber)."""
 
     loss: str = "squared"
@@ -63,20 +63,18 @@ class Regression:
     def _apart(self, scores: Tensor, y: Tensor) -> Tensor:
         return one_column(scores, y, self) - (y - self.centre) / self.scale
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         said = scores.reshape(-1).astype(np.float64) * self.scale + self.centre
         truth = y.reshape(-1).astype(np.float64)
         return {
-            "RMSE": float(np.sqrt(np.square(said - truth).mean())),
-            "MAE": float(np.abs(said - truth).mean()),
-            "R^2": measured.explained(said, truth),
+            "RMSE": measured.root_mean_square(said - truth, times),
+            "MAE": measured.mean(np.abs(said - truth), times),
+            "R^2": measured.explained(said, truth, times),
         }
-
-    shown = metrics
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Measures):
     """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the part of -log p that depends
     on the score, in units of m. A score of 0 is the mean, so that training need not find it."""
 
@@ -107,17 +105,15 @@ class Counts:
         s = one_column(scores, y, self)
         return _rate(s) - y / self.mean * s, (s.clamp(max=STEEPEST).exp() - y / self.mean).reshape(scores.shape)
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         rate = self.mean * np.exp(np.minimum(scores.reshape(-1).astype(np.float64), STEEPEST))
         truth = y.reshape(-1).astype(np.float64)
         return {
-            "deviance": measured.poisson_deviance(rate, truth),
-            "explained deviance": measured.explained_deviance(rate, truth),
-            "MAE": float(np.abs(rate - truth).mean()),
-            "RMSE": float(np.sqrt(np.square(rate - truth).mean())),
+            "deviance": measured.poisson_deviance(rate, truth, times),
+            "explained deviance": measured.explained_deviance(rate, truth, times),
+            "MAE": measured.mean(np.abs(rate - truth), times),
+            "RMSE": measured.root_mean_square(rate - truth, times),
         }
-
-    shown = metrics
 
 
 def _rate(s: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.tasks.metrics import each_once, first
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,11 +53,27 @@ class Task(Protocol):
     def losses_and_slopes(self, scores: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The losses, and the gradient of their sum at the scores; no graph is built."""
 
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
+        """What is measured, by name, on test sets that have sample i `times[i, set]` times."""
+
     def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        """What is measured on a test set, by name."""
+        """The same on the test set as it is."""
 
     def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
         """Those that are looked at while a run is under way: the headline, and accuracy where there is one."""
+
+
+class Measures:
+    """What follows from the figures of a task."""
+
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
+        raise NotImplementedError
+
+    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
+        return first(self.figures(scores, y, each_once(y)))
+
+    def shown(self, scores: Array, y: Array) -> Mapping[str, float]:
+        return self.metrics(scores, y)
 
 
 def whole(given: Labels, what: str) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, between, check_scores, whole
+from dpfl.tasks.task import Array, Labels, Measures, between, check_scores, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ PADDING = -100
 
 
 @dataclass(frozen=True)
-class NextToken:
+class NextToken(Measures):
     """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted; scores (n, places, vocabulary).
 
     A sequence of which no place counts has the loss 0: a mean over its own tokens, never over those of a batch.
@@ -65,24 +65,13 @@ class NextToken:
         slopes.scatter_add_(2, places, -torch.ones_like(places, dtype=slopes.dtype))
         return losses, slopes.mul_(share.unsqueeze(2))
 
-    def metrics(self, scores: Array, y: Array) -> Mapping[str, float]:
-        return self.of_sums(self.sums(scores, y))
-
-    shown = metrics
-
-    def sums(self, scores: Array, y: Array) -> Array:
-        """(n, 3) of each sequence: how many places count, at how many of them the best score is right, and their log losses."""
+    def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:
         counted, truth = y != PADDING, np.maximum(y, 0)[:, :, None]
         chances = np.take_along_axis(measured.softmax(scores), truth, axis=2)[:, :, 0]
-        lost = -np.log(np.maximum(chances, measured.SMALLEST))
-        right = scores.argmax(axis=2) == y
-        return np.stack([counted.sum(1), (right & counted).sum(1), (lost * counted).sum(1)], axis=1)
-
-    def of_sums(self, sums: Array) -> Mapping[str, float]:
-        count, right, lost = sums.sum(axis=0).tolist()
-        if not count:
-            return dict.fromkeys(("perplexity", "accuracy", "log loss"), float("nan"))
-        return {"perplexity": float(np.exp(min(lost / count, 700.0))), "accuracy": right / count, "log loss": lost / count}
+        lost = (-np.log(np.maximum(chances, measured.SMALLEST)) * counted).sum(1) @ times
+        right, count = ((scores.argmax(axis=2) == y) & counted).sum(1) @ times, counted.sum(1) @ times
+        loss = measured.over(lost, count)
+        return {"perplexity": np.exp(np.minimum(loss, 700.0)), "accuracy": measured.over(right, count), "log loss": loss}
 
 
 def _shares(y: Tensor) -> Tensor:
