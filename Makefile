@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: notebooks soak demo test check tests coverage bench hf truth badinputs reference clean
+.PHONY: docs notebooks soak demo test check tests coverage bench hf truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -36,8 +36,13 @@ badinputs: $(VENV)/.installed  ## what nobody should type, typed: no traceback, 
 soak: $(VENV)/.installed-dev  ## twenty random kills in a federation of real processes; every release must be in a ledger
 	$(BIN)/python scripts/soak.py $(ARGS)
 
-reference: $(VENV)/.installed  ## write docs/reference.md from the code
+reference: $(VENV)/.installed  ## write docs/reference.md and docs/commands.md from the code
 	$(BIN)/python scripts/reference.py
+
+docs: .venv-docs/.installed  ## the documentation site into site/: open site/index.html
+	.venv-docs/bin/python scripts/reference.py
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --clean --quiet
+	@echo "open site/index.html"
 
 notebooks: .venv-docs/.installed  ## run the notebooks of examples/ and keep what they showed
 	.venv-docs/bin/python scripts/notebooks.py

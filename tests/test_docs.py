@@ -1,0 +1,219 @@
+"""What README and docs print is so: Python and commands run as printed, in fewer rounds, and links lead to what is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scripts.reference import commands
+from typer.testing import CliRunner
+
+from dpfl.cli.app import app, loaded
+from dpfl.experiment import DEMO, load, parse
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
+)
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+QUICK = ["--set", "budget.rounds=2", "--set", "model.name=linear", "--workers", "1", "--quiet"]
+TESTED_ELSEWHERE = {
+    "docs/adding-a-system.md": "tests/algorithms/test_adding_a_system.py",
+    "docs/models.md": "tests_hf/test_hugging_face.py",
+}
+"""Python that needs the repository, or an environment of its own; these tests read the page, or make its calls."""
+CALLS = re.compile(r"(?:hugging_face|load_state_dict)\(.*?\)(?:, strict=False\))?")
+DRAWN = {"docs/architecture.md"}
+"""Python that shows the loop, which has no beginning there."""
+OTHER_WORDS = {"$EDITOR", "mkdir"}
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def blocks(page: str, *languages: str) -> list[str]:
+    return [body for language, body in BLOCK.findall(text_of(page)) if language in languages]
+
+
+def having(*languages: str) -> list[str]:
+    return [page for page in PAGES if blocks(page, *languages)]
+
+
+def command_lines(body: str) -> Iterator[list[str]]:
+    for line in body.splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        if words:
+            yield words
+
+
+# Code
+
+
+@pytest.mark.parametrize("page", [page for page in having("python") if page not in {*TESTED_ELSEWHERE, *DRAWN}])
+def test_python_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks of a page one after another, as somebody reads it; training in two rounds."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "page"}
+    for number, body in enumerate(blocks(page, "python")):
+        quick = re.sub(r"(Budget\([^)]*rounds=)\d+", r"\g<1>2", body).replace("in (0, 1, 2)", "in (0, 1)")
+        exec(compile(quick, f"{page}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize(("page", "test"), TESTED_ELSEWHERE.items())
+def test_other_python_is_run_by_tests_of_its_own(page: str, test: str) -> None:
+    told = text_of(test)
+    for body in blocks(page, "python"):
+        compile(body, page, "exec")
+        assert Path(page).name in told or any(line in told for line in CALLS.findall(body)), body
+
+
+@pytest.mark.parametrize("page", having("sh"))
+def test_commands_run_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a page one after another in one folder; what is printed below a command is what it prints."""
+    monkeypatch.chdir(tmp_path)
+    for body in blocks(page, "sh"):
+        if answer := re.fullmatch(r"\$ (.*)\n(.*)\n", body):
+            assert " ".join(ran(shlex.split(answer[1])).split()) == answer[2]
+            continue
+        for words in command_lines(body):
+            ran(words)
+
+
+def ran(words: list[str]) -> str:
+    assert words[0] == "dpfl"
+    quick = QUICK if words[1] == "run" and "--resume" not in words else []
+    done = CliRunner().invoke(app, [*words[1:], *quick])
+    assert done.exit_code == 0, (words, done.output, done.exception)
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", having(""))
+def test_other_commands_are_understood(page: str) -> None:
+    """They take long, or other machines: each is read with all of its options, up to where it would begin."""
+    for body in blocks(page, ""):
+        lines = list(command_lines(body)) if re.search(r"^(\$ )?(dpfl|make|pip|python) ", body, re.MULTILINE) else []
+        for words in lines:
+            if words[0] == "dpfl":
+                understood(words[1:])
+            elif words[0] == "make":
+                assert re.search(rf"^{words[1]}:", text_of("Makefile"), re.MULTILINE)
+            elif words[0] == "pip":
+                check_install(words)
+            elif words[0] == "python":
+                assert (ROOT / words[1]).is_file()
+            else:
+                assert words[0] in OTHER_WORDS, words
+
+
+def understood(words: list[str]) -> None:
+    command, rest = loaded(words[0]), words[1:]
+    while True:
+        context = command.make_context(words[0], list(rest))
+        if not hasattr(command, "resolve_command"):
+            return
+        _, command, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+
+
+def check_install(words: list[str]) -> None:
+    extras = tomllib.loads(text_of("pyproject.toml"))["project"]["optional-dependencies"]
+    assert words[1] == "install"
+    for extra in re.findall(r"\[(\w+)\]", words[2]):
+        assert extra in extras
+
+
+@pytest.mark.parametrize("page", having("toml"))
+def test_experiments_are_valid(page: str) -> None:
+    for body in blocks(page, "toml"):
+        parse(tomllib.loads(body))
+
+
+def test_the_demo_is_the_experiment_that_is_printed() -> None:
+    (text,) = blocks("docs/experiments.md", "toml")
+    assert tomllib.loads(text) == DEMO
+
+
+def test_the_examples_are_valid() -> None:
+    for path in (ROOT / "examples").glob("*.toml"):
+        load(path)
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    assert {language for page in PAGES for language, _ in BLOCK.findall(text_of(page))} <= {"", "python", "sh", "toml"}
+
+
+# Pages
+
+
+def test_the_readme_is_short_and_opens_with_the_two_commands() -> None:
+    readme = text_of("README.md")
+    first = blocks("README.md", "")[0]
+    assert [words[:2] for words in command_lines(first)] == [["make", "demo"], ["make", "test"]]
+    assert readme.index("make demo") < 40
+    assert len(readme.splitlines()) < 60
+
+
+def test_the_page_of_commands_is_up_to_date() -> None:
+    """If this fails: python scripts/reference.py."""
+    assert text_of("docs/commands.md") == commands()
+
+
+class Loader(yaml.SafeLoader):
+    """mkdocs.yml names functions, which are not of interest here."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+MADE = {
+    "contributing.md",
+    "changes.md",
+    "benchmarks.md",
+    "examples.md",
+    "notebooks/first-run.md",
+    "notebooks/comparing-systems.md",
+}
+"""Pages of the site that scripts/site.py makes."""
+
+
+def test_every_page_is_on_the_site() -> None:
+    def files(nav: Any) -> Iterator[str]:
+        for item in nav.values() if isinstance(nav, dict) else nav:
+            yield from [item] if isinstance(item, str) else files(item)
+
+    listed = list(files(yaml.load(text_of("mkdocs.yml"), Loader)["nav"]))
+    written = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/(start/)?[\w-]+\.md", page)}
+    assert len(listed) == len(set(listed))
+    assert set(listed) == written | MADE | {"results/README.md"}
+
+
+# Links
+
+
+def anchors(path: Path) -> set[str]:
+    """As GitHub and the site make them of headings."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.lower()).strip().replace(" ", "-")
+        found[slug] = found.get(slug, -1) + 1
+    return {f"{slug}-{number}" if number else slug for slug, last in found.items() for number in range(last + 1)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text_of(page)))
+    for target in LINK.findall(prose):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path), target
