@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib.axes import Axes
 from torch.nn.utils import parameters_to_vector
 
 from dpfl import models
 from dpfl.errors import DpflError
 from dpfl.experiment import parse, with_settings
-from dpfl.reproduce import Table
+from dpfl.reproduce import Outcome, Table
+from dpfl.reproduce.pictures import draw
+from dpfl.reproduce.report import Made
 from dpfl.reproduce.stationary import Stationary
 from dpfl.reproduce.updates import angles
 from tests.reproduce.conftest import cell_of, run
@@ -112,3 +115,35 @@ def test_angles_are_in_degrees() -> None:
 def test_a_first_round_has_no_update_before_it(made: dict[str, Table]) -> None:
     with pytest.raises(DpflError, match=r"set budget\.rounds to 2"):
         run(made["clipping-fig1"], "AlexNet", "IID", *FEW, "budget.rounds=1")
+
+
+def test_skewed_clients_have_the_papers_labels(made: dict[str, Table]) -> None:
+    content = cell_of(made["clipping-2"], "AlexNet, FedAvg", "non-IID", "MNIST for EMNIST").work.content
+    federation = parse(with_settings(content, ["data.name=mnist-sample", "data.clients=3"])).federation()
+    assert all(sorted(row) == [5] * 8 + [230, 230] for row in federation.label_counts().tolist())
+
+
+def test_curves_are_of_the_same_runs_as_their_table(made: dict[str, Table]) -> None:
+    for figure, table in (("clipping-fig3", "clipping-3"), ("clipping-fig4", "clipping-4")):
+        assert {cell.digest(0) for cell in made[figure].cells} == {cell.digest(0) for cell in made[table].cells}
+        assert made[figure].picture == "curves"
+    rows = {cell.row for cell in made["clipping-fig3"].cells}
+    assert rows == {"FedAvg", "CE-FedAvg", "DP-FedAvg", "DP-FedAvg, published"}
+
+
+def test_the_published_clip_is_found_and_nothing_is_proven(made: dict[str, Table]) -> None:
+    outcome = run(made["clipping-3"], "MLP, published", "DP-FedAvg", *FEW)
+    assert outcome.proven == "unbounded"
+    assert isinstance(outcome.claimed, float)
+
+
+def test_the_picture_has_a_black_dot_for_the_mean(
+    made: dict[str, Table], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    scatter = Axes.scatter
+    monkeypatch.setattr(Axes, "scatter", lambda self, x, y, **how: seen.append((x, y, how)) or scatter(self, x, y, **how))
+    cell = cell_of(made["clipping-fig1"], "AlexNet", "IID")
+    series = {"norm": [1.0, 2.0], "angle": [30.0, 60.0], "norm of mean": [1.2], "angle of mean": [40.0]}
+    draw(made["clipping-fig1"], [Made(cell, (0,), (Outcome(1.5, series=series),))], tmp_path / "picture.png")
+    assert any(how.get("color") == "black" and list(x) == [1.2] and list(y) == [40.0] for x, y, how in seen)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import numpy as np
+import pytest
+import torch
+
+import dpfl
 from dpfl import algorithms
 from dpfl.experiment import parse
 from dpfl.reproduce import Table, hellinger
@@ -23,7 +28,7 @@ def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
 def test_the_stated_epsilon_is_theorem_2_and_the_same_for_every_method(made: dict[str, Table]) -> None:
     # 1 a round, gamma = 1/6: sqrt(100 ln(1e5) / (2 ln(1.25e5 / 6)))
     assert hellinger.stated(100) == pytest.approx(7.6088, abs=1e-3)
-    budgets = {cell.work.content["budget"]["epsilon"] for cell in made["hw-1"].cells}
+    budgets = {cell.work.content["budget"]["epsilon"] for cell in made["hw-1"].cells if "sigma" not in cell.row}
     assert budgets == {hellinger.stated(100)}
 
 
@@ -46,5 +51,28 @@ def test_sound_stays_inside_the_stated_epsilon_and_draws_a_curve_of_losses(made:
     outcome = run(made["hw-fig4"], "b = 10", "non-IID", *FEW)
     assert isinstance(outcome.proven, float)
     assert outcome.proven <= hellinger.stated(hellinger.CURVE_ROUNDS)
-    assert outcome.value == outcome.series["loss"][-1]
-    assert len(outcome.series["loss"]) == 2
+    losses = outcome.series["training loss"]
+    assert outcome.value == losses[-1]
+    assert len(losses) == 2
+    assert losses != outcome.series["loss"]
+
+
+def test_a_training_loss_is_the_mean_over_images_that_clients_train_on(made: dict[str, Table], tmp_path: Path) -> None:
+    table = made["hw-fig6"].scaled(["data.name=mnist-sample", "evaluate.every=1", *FEW])
+    cell = cell_of(table, "sigma = 0.2", "IID")
+    outcome = cell.work.run(3, None)
+    result = parse({**cell.work.content, "seed": 3}).run(tmp_path / "run", workers=1)
+    train, chosen = dpfl.data.sample().train, np.random.default_rng(3).permutation(8000)[:6000]
+    with torch.no_grad():
+        loss = torch.nn.functional.cross_entropy(result.module(train.x[chosen]), train.y[chosen])
+    assert outcome.value == pytest.approx(float(loss), rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [*hellinger.SIGMAS, *hellinger.NEEDED])
+def test_a_row_with_a_sigma_adds_that_deviation(sigma: float, made: dict[str, Table]) -> None:
+    name, row = ("hw-1", "HW-DPFL, published") if sigma in hellinger.SIGMAS else ("hw-noise", "published")
+    for cell in made[name].cells:
+        if cell.row == f"{row}, sigma = {sigma:g}":
+            section = parse(cell.work.content).algorithm
+            uploads = algorithms.from_name(section.name, **section.options()).of_size(600).uploads
+            assert uploads.deviation() == pytest.approx(sigma)

@@ -11,9 +11,10 @@ from dpfl.privacy import Budget
 from dpfl.reproduce import Table, tables
 
 NAMES = (
-    *("als-2", "als-3", "hw-1", "hw-fig4", "hw-fig5", "hw-fig6"),
-    *("clipping-1", "clipping-2", "clipping-3", "clipping-4", "clipping-fig1", "clipping-fig2"),
-    *(f"wavelet-fig{number}" for number in range(7, 13)),
+    *("als-2", "als-3", "hw-1", "hw-noise", "hw-fig4", "hw-fig5", "hw-fig6"),
+    *("clipping-1", "clipping-2", "clipping-3", "clipping-4"),
+    *(f"clipping-fig{number}" for number in range(1, 12)),
+    *(f"wavelet-fig{number}" for number in (4, *range(7, 13))),
     "wavelet-3",
 )
 
@@ -30,7 +31,7 @@ def test_every_cell_has_a_place_of_its_own_and_every_choice_is_said(name: str, m
     assert made[name].choices
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "clipping-1"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("clipping-1", "wavelet-fig4")])
 def test_every_experiment_can_be_built(name: str, made: dict[str, Table]) -> None:
     for cell in made[name].cells:
         experiment = parse(cell.work.content)

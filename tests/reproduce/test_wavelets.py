@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from dpfl.experiment import parse
 from dpfl.reproduce import Table, wavelets
 from tests.reproduce.conftest import cell_of, run
 
@@ -54,3 +57,30 @@ def test_other_optimisers_run(row: str, made: dict[str, Table]) -> None:
     outcome = run(made["wavelet-3"].only(["MNIST"]), row, "sigma 1,", *FEW)
     assert outcome.value is not None
     assert len(outcome.series["accuracy"]) == 2
+
+
+def test_figure_4_has_the_deviations_of_one_number(made: dict[str, Table]) -> None:
+    """m = 32,768 for 26,010 numbers: sigma sqrt(1/3 + 2 / (3 m^2)), 0.343 of that by Lemma 2, and m times it for the claim."""
+    m = 32768
+    each = math.sqrt(1 / 3 + 2 / (3 * m * m))
+    expected = {"DP-SGD": 1.0, "DP-SGD-WAV, published": each, "DP-SGD-WAV, for its claim": m * each}
+    expected["DP-SGD-WAV, published, Lemma 2"] = each * math.sqrt(2 / 17)
+    for cell in made["wavelet-fig4"].cells:
+        sigma = float(cell.column.removeprefix("sigma "))
+        assert cell.work.run(0, None).value == pytest.approx(sigma * expected[cell.row])
+
+
+def test_rows_say_which_clip_and_which_noise_is_published(made: dict[str, Table]) -> None:
+    def options(name: str, row: str) -> dict[str, object]:
+        return parse(cell_of(made[name], row, "sigma 1,").work.content).algorithm.options()
+
+    assert options("wavelet-fig7", "DP-SGD-WAV, published, Lemma 2")["lemma"] is True
+    assert options("wavelet-fig7", "DP-SGD-WAV, published, by levels")["clipping"] == "levels"
+    assert "clipping" not in options("wavelet-fig10", "DP-FedAvg-WAV, published")
+    assert options("wavelet-fig10", "DP-FedAvg-WAV, published, on updates")["clipping"] == "updates"
+
+
+def test_clips_by_levels_run_and_prove_far_less_than_they_claim(made: dict[str, Table]) -> None:
+    outcome = run(made["wavelet-fig7"], "DP-SGD-WAV, published, by levels", "sigma 1,", *FEW)
+    assert isinstance(outcome.claimed, float)
+    assert float(outcome.proven or 0) > 10 * outcome.claimed

@@ -162,3 +162,18 @@ def test_noise_for_clients_has_no_metric_of_samples(tmp_path: Path) -> None:
     said = told(tmp_path) | {"algorithm": {"name": "dp-fedavg", "noise_multiplier": 1.0}}
     with pytest.raises(DpflError, match="A private metric has noise for one sample"):
         run(tmp_path, said)
+
+
+def test_a_training_loss_is_paid_for_beside_noise_on_uploads(tmp_path: Path) -> None:
+    """HW-DPFL on its training samples: histogram, two uploads and the metric are all in the ledger, within epsilon."""
+    source = small_source()
+    alone = dpfl.data.tensors(source.train.x, source.train.y, name="alone", classes=10).split(clients=2, how=IID(), seed=0)
+    system = dpfl.algorithms.hw_dpfl(batch_size=100, rate=0.5)
+    asked = dpfl.PrivateMetric(noise=7.0, held_out=0.0)
+    result = dpfl.train("mlp", alone, system, dpfl.Budget(epsilon=4.0, rounds=2), out=tmp_path / "run", metric=asked)
+    spent = ledger_of(result, alone.names[0])
+    assert spent[gaussian(7.0)] == spent[gaussian(10.0)] == 1
+    assert sum(spent.values()) == 4
+    assert result.privacy.proven <= 4.0
+    assert "trained on" in result.noisy
+    assert "clipped loss" in result.metrics

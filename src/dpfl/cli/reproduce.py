@@ -17,6 +17,7 @@ from dpfl.algorithms.options import choose
 from dpfl.errors import DpflError
 from dpfl.reproduce import tables
 from dpfl.reproduce.cells import Cell, Outcome, Table
+from dpfl.reproduce.cost import measured, seconds_of, told
 from dpfl.reproduce.report import Made, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
 from dpfl.reproduce.runner import Kept, left_to_do, work_through
 
@@ -60,12 +61,19 @@ def reproduce(
 
 def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None) -> None:
     console = Console(stderr=True)
+    if workers > 0 and (total := _to_come(table, seeds, kept)):
+        console.print(f"dpfl: what is not done takes {told(total, workers)} here, on {workers} workers.", highlight=False)
     with Watching(console, *left_to_do(table.cells, seeds, kept)) as watching:
         try:
             work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
         except KeyboardInterrupt:
             console.print("dpfl: stopped; what is done is kept. Go on with the same command.", highlight=False)
             raise typer.Exit(130) from None
+
+
+def _to_come(table: Table, seeds: Sequence[int], kept: Kept) -> float:
+    """In seconds of one core."""
+    return seconds_of(table.cells, len(seeds), lambda cell, seed: kept.get(cell.digest(seed)) is None, measured())
 
 
 class Watching:

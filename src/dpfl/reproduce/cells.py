@@ -11,9 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from dpfl.errors import Diverged
 from dpfl.experiment import parse, with_settings
+from dpfl.models.evaluation import scored
 from dpfl.privacy import PrivacyStatement
+from dpfl.run.metrics import Row
+from dpfl.run.recorder import Silent
 from dpfl.run.train import Result
 
 NAMES = {
@@ -127,6 +132,53 @@ class Training:
                 return outcome_of(experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir), self.shows)
             except Diverged:
                 return Outcome(None, stopped_by="divergence")
+
+
+TRAINING_LOSS = "training loss"
+LOOKED_AT = 6_000
+"""Training images that a training loss is a mean over."""
+
+
+@dataclass(frozen=True)
+class WatchedTraining(Training):
+    """A run that somebody watches who has all data: its value is the loss on images that clients train on, always the same.
+
+    They are looked at beside the run, as the papers do with data that is public: no epsilon covers these losses.
+    """
+
+    shows: str = TRAINING_LOSS
+
+    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+        experiment = parse({**self.content, "seed": seed})
+        watcher = _Watcher(seed, experiment.evaluate.every or 1)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                result = experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir, progress=watcher)
+            except Diverged:
+                return Outcome(None, stopped_by="divergence")
+            made = outcome_of(result)
+        losses = [watcher.losses.get(int(round or 0)) for round in made.series["round"]]
+        return replace(made, value=watcher.last, series={**made.series, TRAINING_LOSS: losses})
+
+
+class _Watcher(Silent):
+    def __init__(self, seed: int, every: int) -> None:
+        self._seed, self._every, self.losses = seed, every, dict[int, float]()
+
+    @property
+    def last(self) -> float | None:
+        return self.losses[max(self.losses)] if self.losses else None
+
+    def start(self, job: Any) -> None:
+        self._job = job
+
+    def tell(self, row: Row) -> None:
+        if row.round % self._every and row.round != self._job.budget.rounds:
+            return
+        model, train = self._job.recorder.model, self._job.source.train
+        chosen = np.random.default_rng(self._seed).permutation(len(train.x))[:LOOKED_AT]
+        model.load(self._job.coordinator.state.model)
+        self.losses[row.round] = _finite(scored(model, train.x[chosen], train.y[chosen])[1])
 
 
 def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:

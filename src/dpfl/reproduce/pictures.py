@@ -56,7 +56,7 @@ def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
 
 
 def _curves(table: Table, made: Sequence[Made], path: Path) -> None:
-    _against_rounds(table, made, path, "loss" if "loss" in table.value else "accuracy")
+    _against_rounds(table, made, path, table.value if "loss" in table.value else "accuracy")
 
 
 def _steps(table: Table, made: Sequence[Made], path: Path) -> None:
@@ -139,12 +139,13 @@ def _mean(one: Made) -> float | None:
 
 
 def _updates(table: Table, made: Sequence[Made], path: Path) -> None:
-    """A dot a client: the norm of its update, and the angle to the last global update."""
+    """A dot a client: the norm of its update, and the angle to the last global update; the black one is the mean of all."""
     figure, panels = _panels(made, 3.6, 3.0)
     for axis, title, mine in panels:
         for one in mine:
             series = one.outcomes[0].series
             axis.scatter(series["norm"], series["angle"], s=8, alpha=0.6, label=one.cell.row)
+            axis.scatter(series["norm of mean"], series["angle of mean"], s=28, color="black", zorder=3)
         axis.set_title(title, fontsize=8)
         axis.set_xlabel("norm of the update", fontsize=7)
         axis.set_ylabel("angle, degrees", fontsize=7)

@@ -133,8 +133,8 @@ SURVEYS: tuple[Rule, ...] = (
         "Scales that are paid for have noise for one sample; ask for them where steps have that noise, too, or declare them.",
     ),
     (
-        lambda a: a.metric and a.scale not in ("step", "none"),
-        "A private metric has noise for one sample; ask for it where steps have that noise, too, or give a public test set.",
+        lambda a: a.metric and a.unit == "client",
+        "A private metric has noise for one sample; ask for it where noise is for one sample, too, or give a public test set.",
     ),
     (
         lambda a: _asked_of_samples(a) and a.release and a.release.neighbours == REPLACE,

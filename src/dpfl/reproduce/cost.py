@@ -1,0 +1,69 @@
+"""How long a table will take, before it starts: the gradients that its cells need, over what this machine makes a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dpfl import models
+from dpfl.algorithms import options_of
+from dpfl.data.catalog import SHAPES
+from dpfl.planning.speed import Work
+from dpfl.reproduce.cells import Cell
+
+TRAINED = {"mnist-sample": 8_000, "cifar10": 50_000, "emnist-digits": 240_000, "emnist": 240_000}
+"""Images to train on, where they are not the 60,000 of MNIST."""
+LEAST = 32
+"""Of a smaller batch the overhead of a step is as long as so many samples."""
+MEASURED = 0.3
+"""Seconds that a model is measured for."""
+
+Speed = Callable[[Mapping[str, Any]], float]
+
+
+def samples_of(content: Mapping[str, Any]) -> float:
+    """Gradients of single samples that a run makes: rounds, clients, steps and batch as they are planned; tau counts as 1 where
+    it is chosen along the way."""
+    data, algorithm = content["data"], content["algorithm"]
+    known = {name: option.default for name, option in options_of(algorithm["name"]).items()} | dict(algorithm)
+    clients = data["clients"]
+    each = data.get("images") or TRAINED.get(data["name"], 60_000) / clients
+    rate = known.get("sampling_rate")
+    batch = rate * each if rate else min(known.get("batch_size") or 64, each)
+    cohort = known.get("cohort") or clients
+    return float(content["budget"]["rounds"] * cohort * (known.get("tau") or 1) * max(batch, LEAST))
+
+
+def seconds_of(cells: Sequence[Cell], seeds: int, missing: Callable[[Cell, int], bool], speed: Speed) -> float:
+    """For those cells and seeds that are not done, one after another; work that no model is trained for takes no time."""
+    total, seen = 0.0, set[str]()
+    for cell in cells:
+        content = cell.work.content
+        for seed in range(seeds) if "model" in content else ():
+            if (digest := cell.digest(seed)) not in seen and missing(cell, seed):
+                total += samples_of(content) / speed(content)
+            seen.add(digest)
+    return total
+
+
+def measured() -> Speed:
+    """Samples a second of an experiment's model, on random numbers, each model once."""
+    found: dict[str, float] = {}
+
+    def speed(content: Mapping[str, Any]) -> float:
+        name, data = content["model"]["name"], content["data"]["name"]
+        options = {key: value for key, value in content["model"].items() if key != "name"}
+        key = repr((name, sorted(options.items()), data))
+        if key not in found:
+            work = Work(models.from_name(name, **options), *SHAPES.get(data, SHAPES["mnist"]))
+            found[key] = work.samples_per_second(MEASURED)
+        return found[key]
+
+    return speed
+
+
+def told(seconds: float, workers: int) -> str:
+    """In words, such as "some 3 hours"."""
+    each = seconds / max(workers, 1)
+    amount, unit = (each / 3600, "hours") if each > 5400 else (each / 60, "minutes") if each > 90 else (each, "seconds")
+    return f"some {amount:.2g} {unit}"
