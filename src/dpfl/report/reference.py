@@ -8,7 +8,7 @@ from types import MappingProxyType
 from dpfl.algorithms import ALGORITHMS
 from dpfl.algorithms.catalog import describe_one
 from dpfl.data.partition import NAMES
-from dpfl.run.metrics import COLUMNS
+from dpfl.run.metrics import COLUMNS, UPDATES
 
 KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -73,15 +73,26 @@ MEASURES: Mapping[str, str] = MappingProxyType(
         "headline": "the first metric of the task (accuracy for classes, AUC for binary, deviance for counts, ...), likewise",
     }
 )
+STEPS: Mapping[str, str] = MappingProxyType(
+    {
+        "round": "number of the round, from 1",
+        "whose": "empty for the step of the round; a client's name where nothing is private, or that of a public client",
+        "norm": "L2 norm of the mean update of the round, noise included, or of that client's update",
+        "angle": "in degrees, to the step of the round before; empty for the first",
+        "noise": "the norm that noise alone would have, from the settings; empty where there is none, or nothing is said of it",
+        "clip": "the clip's level for that client's update, where there is one",
+    }
+)
 FILES: Mapping[str, str] = MappingProxyType(
     {
         "experiment.toml": "the experiment as it was asked for and as it came to be; hashes of data, model and code; versions",
         "ledger/NAME.sqlite": "a client's ledger: every release of its data, debited before it left",
         "ledger/federation.sqlite": "the federation's ledger instead, where the noise is on the sum of a round",
         "checkpoint.safetensors": "the state after the last round that was finished; `dpfl run --resume` goes on from it",
-        "run.lock": "held while a process is at the run, so that no second one is",
-        "metrics.sqlite": "a row a round, as it goes (table `rounds`); beside it -wal and -shm while it is open",
-        "metrics.parquet": "the same, when the run is over",
+        "run.lock": "held while a process is at the run, so that no second one is; it has its number",
+        "metrics.sqlite": "a row a round, as it goes (table `rounds`), the step of each (`updates`) and whose replies did not "
+        "count (`lost`); beside it -wal and -shm while it is open",
+        "metrics.parquet": "the rounds, when the run is over",
         "model.safetensors": "the weights",
         "README.md": "the model card: data, budget, statement, and how to load the model without dpfl; made to be passed on",
         "statement.json": "the privacy statement: unit, neighbours, delta, adversary, accountant, proven, claimed",
@@ -89,6 +100,7 @@ FILES: Mapping[str, str] = MappingProxyType(
         "audit.json": "what `dpfl audit RUN` measured",
         "audit-private.json": "what it showed of training samples: as private as they are",
         "certificate.json": "what `dpfl certify RUN` signed; beside it a page to print",
+        "report.html": "what `dpfl report RUN` drew",
     }
 )
 
@@ -140,6 +152,8 @@ def _run() -> Iterator[str]:
     yield from table(("file", "what it holds"), ((f"`{file}`", text) for file, text in FILES.items()))
     yield "\n## Columns of the metrics\n"
     yield from table(("column", "meaning and unit"), ((f"`{name}`", MEASURES[name]) for name in COLUMNS))
+    yield "\n## Columns of the steps\n\nIn the table `updates`; of private runs only what was released.\n"
+    yield from table(("column", "meaning and unit"), ((f"`{name}`", STEPS[name]) for name in UPDATES))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

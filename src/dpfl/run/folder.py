@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,6 +54,8 @@ def new_path(name: str) -> Path:
 
 
 METRICS = "metrics.sqlite"
+LOOKS, LOOK = 5, 0.02
+"""How often a lock is tried for, and seconds in between: who asks whether a run is under way holds it for a moment."""
 MEMORY = "memory."
 """Before the names of what a step policy remembers."""
 
@@ -86,15 +89,39 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """For the life of a run: of two processes at one run, both would spend."""
+        """For the life of a run: of two processes at one run, both would spend. The file says which process it is."""
         with self.file("run.lock").open("ab") as file:
+            for patience in reversed(range(LOOKS)):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as error:
+                    if not patience:
+                        raise DpflError(
+                            f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then "
+                            "resume it."
+                        ) from error
+                    time.sleep(LOOK)
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+            file.flush()
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise DpflError(
-                    f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then resume it."
-                ) from error
-            yield
+                yield
+            finally:
+                file.truncate(0)
+
+    def process(self) -> int | None:
+        """The process that is at the run; None where it is at rest. Who holds the lock cannot have ended, so the number is
+        nobody else's."""
+        try:
+            with self.file("run.lock").open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return int(file.read(20) or b"0") or None
+        except (OSError, ValueError):
+            pass
+        return None
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

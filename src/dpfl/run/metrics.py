@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dpfl.errors import DpflError
 from dpfl.frames import Frame
 from dpfl.privacy.ledger_file import connect_to_read
 from dpfl.shown import Shown
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,24 @@ class History(tuple[Row, ...], Frame, Shown, shown_by="history"):
         return {name: [getattr(row, name) for row in self] for name in COLUMNS}
 
 
+@dataclass(frozen=True)
+class Update:
+    """How far a round moved the model, or, with a name, how long one update was: an L2 norm, and the angle to the step before.
+
+    `noise` is the norm that the noise alone would have, `clip` the level that an update was to be inside of.
+    """
+
+    round: int
+    whose: str
+    norm: float
+    angle: float | None
+    noise: float | None = None
+    clip: float | None = None
+
+
+UPDATES = tuple(Update.__dataclass_fields__)
+
+
 def figure(name: str, value: float | None) -> str:
     """A metric as people read it."""
     return f"{name} {'-' if value is None else f'{value:.2%}' if name == 'accuracy' else f'{value:.4f}'}"
@@ -56,26 +76,37 @@ class Metrics:
     """A table of rounds, in SQLite while the run goes on and in Parquet for whoever wants it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._told = path, 0
         try:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = OFF")
             columns = ", ".join(f"{name} {'INTEGER PRIMARY KEY' if name == 'round' else ''}" for name in COLUMNS)
             self._connection.execute(f"CREATE TABLE IF NOT EXISTS rounds ({columns})")
+            self._connection.execute(f"CREATE TABLE IF NOT EXISTS updates ({', '.join(UPDATES)}, PRIMARY KEY (round, whose))")
+            self._connection.execute("CREATE TABLE IF NOT EXISTS lost (line TEXT PRIMARY KEY)")
         except sqlite3.Error as error:
             raise DpflError(f"The metrics {path} cannot be opened ({error}); move the file away, then resume.") from error
 
-    def add(self, row: Row) -> None:
-        marks = ", ".join("?" * len(COLUMNS))
+    def add(self, row: Row, updates: Sequence[Update] = (), lost: Sequence[str] = ()) -> None:
+        """A round, all of it or nothing; of all that were `lost` so far, those that are new."""
+        new = [(line,) for line in lost[self._told :]]
+        lines = {"rounds": [astuple(row)], "updates": [astuple(one) for one in updates], "lost": new}
         try:
-            self._connection.execute(f"INSERT OR REPLACE INTO rounds VALUES ({marks})", tuple(asdict(row).values()))
+            self._connection.execute("BEGIN")
+            for table, values in lines.items():
+                for value in values:
+                    marks = ", ".join("?" * len(value))
+                    self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", value)
+            self._connection.execute("COMMIT")
+            self._told += len(new)
         except sqlite3.Error as error:
             raise DpflError(f"The metrics {self._path} cannot be written ({error}); mend the disk, then resume.") from error
 
     def forget_after(self, round: int) -> None:
         """Rounds that were begun before a crash and are made again."""
-        self._connection.execute("DELETE FROM rounds WHERE round > ?", (round,))
+        for table in ("rounds", "updates"):
+            self._connection.execute(f"DELETE FROM {table} WHERE round > ?", (round,))
 
     def last_round(self) -> int:
         """0 where there is none."""
@@ -95,15 +126,55 @@ class Metrics:
 
 def read_rows(path: Path) -> list[Row]:
     """Of any run, under way, ended or on media that cannot be written; nothing is written. None where there is no table yet."""
+    return reading(path, _rows)
+
+
+THIN = """
+SELECT MAX(round), AVG(steps), MAX(iterations), AVG(clients), AVG(accuracy), AVG(loss), MAX(epsilon), AVG(clip), MAX(bytes),
+MAX(seconds), AVG(headline) FROM rounds WHERE round > ? AND round < ? GROUP BY (round - 1) / ? ORDER BY 1
+"""
+
+
+def read_thinned(path: Path, most: int, after: int = 0) -> list[Row]:
+    """At most so many rows of the rounds after one: of more, means over as many rounds each, and the last as it is."""
+
+    def rows(connection: sqlite3.Connection) -> list[Row]:
+        first, last = connection.execute("SELECT MIN(round), MAX(round) FROM rounds WHERE round > ?", (after,)).fetchone()
+        if last is None or last - first < most:
+            return _rows(connection, after)
+        stride = -(-(last - first) // max(most - 2, 1))
+        return [Row(*line) for line in connection.execute(THIN, (after, last, stride))] + _rows(connection, last - 1)
+
+    return reading(path, rows)
+
+
+def read_updates(path: Path) -> list[Update]:
+    """None in a run of before there was such a table."""
+    return reading(path, lambda connection: [Update(*line) for line in lines_of(connection, "updates", UPDATES)])
+
+
+def read_lost(path: Path) -> list[str]:
+    """Who was refused or lost, and when, in the order in which it happened."""
+    return reading(path, lambda connection: [line for (line,) in lines_of(connection, "lost", ("line",))])
+
+
+def reading(path: Path, question: Callable[[sqlite3.Connection], list[Answer]]) -> list[Answer]:
+    """What the file answers; nothing where it is not there yet."""
     if not path.exists():
         return []
     try:
         with closing(connect_to_read(path)) as connection:
-            return _rows(connection)
+            return question(connection)
     except (sqlite3.Error, DpflError) as error:
         raise DpflError(f"The metrics {path} cannot be read ({error.__cause__ or error}); restore them from a copy.") from error
 
 
-def _rows(connection: sqlite3.Connection) -> list[Row]:
+def lines_of(connection: sqlite3.Connection, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    return connection.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid").fetchall() if known else []
+
+
+def _rows(connection: sqlite3.Connection, after: int = 0) -> list[Row]:
     names = ", ".join(COLUMNS)
-    return [Row(*values) for values in connection.execute(f"SELECT {names} FROM rounds ORDER BY round")]
+    query = f"SELECT {names} FROM rounds WHERE round > ? ORDER BY round"
+    return [Row(*values) for values in connection.execute(query, (after,))]

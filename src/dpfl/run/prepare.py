@@ -40,6 +40,7 @@ from dpfl.run.aggregation import Aggregation
 from dpfl.run.beforehand import Beforehand, look, owners
 from dpfl.run.features import with_features
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
+from dpfl.run.movement import Movement
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import rehearse
@@ -78,6 +79,7 @@ class Job:
     coordinator: Coordinator
     engine: Engine
     recorder: Recorder
+    movement: Movement
     source: Federation
     notes: tuple[str, ...]
     private: tuple[str, ...] = ()
@@ -188,11 +190,12 @@ def prepare(
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
     adding = aggregation.adding(run, accounts.owners, algorithm)
-    coordinator = Coordinator(algorithm, budget, federated, state, randomness, engine.run, recorder.validate, adding)
+    movement = Movement(engine.run, state, federation.names, public)
+    coordinator = Coordinator(algorithm, budget, federated, state, randomness, movement.ask, recorder.validate, adding)
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
     return Job(
-        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, source, notes,
+        run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, movement, source, notes,
         federation.private, federation.train.schema, federation.shape,
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from dpfl.models.flat import evaluating
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import RunFolder
-from dpfl.run.metrics import Metrics, Row
+from dpfl.run.metrics import Metrics, Row, Update
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import METRIC, PAST_NOISE, State
 from dpfl.tasks.calibration import Curve, calibration
@@ -86,11 +86,11 @@ class Recorder:
         """How many the test set has, which is what guessing is measured by; 0 where labels are none."""
         return self.test.y.unique().numel() if self.test and self.test.classes else 0
 
-    def close_round(self, coordinator: Coordinator) -> None:
+    def close_round(self, coordinator: Coordinator, updates: Sequence[Update] = ()) -> None:
         """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
         coordinator.state.lost = self._told(coordinator)
         self.folder.save_checkpoint(coordinator.state)
-        self._show(coordinator)
+        self._show(coordinator, updates)
 
     def _told(self, coordinator: Coordinator) -> list[str]:
         """At client level a name would say who was drawn, which outlives no process of the server."""
@@ -101,7 +101,7 @@ class Recorder:
         if coordinator.state.round > self.metrics.last_round():
             self._show(coordinator)
 
-    def _show(self, coordinator: Coordinator) -> None:
+    def _show(self, coordinator: Coordinator, updates: Sequence[Update] = ()) -> None:
         state = coordinator.state
         figures = self.evaluate(state.model) if state.round % self.every == 0 else Figures()
         adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
@@ -119,7 +119,8 @@ class Recorder:
             bytes=state.bytes,
             seconds=state.seconds,
         )
-        self.metrics.add(row)
+        hidden = coordinator.algorithm.unit == "client"  # when somebody was lost would say when they were drawn
+        self.metrics.add(row, updates, () if hidden else coordinator.lost)
         self.progress.tell(row)
         if self.test and figures.loss is not None and not math.isfinite(figures.loss):
             self._refuse_divergence(self.test, state.round)

@@ -162,7 +162,7 @@ def run_rounds(job: Job) -> None:
                 coordinator.stopped_by = "epsilon"
                 break
         coordinator.close_round(order.steps)
-        recorder.close_round(coordinator)
+        recorder.close_round(coordinator, job.movement.of_round(coordinator, order, replies))
     recorder.close_run(coordinator)
 
 

@@ -1,0 +1,35 @@
+"""The command `dpfl report`: one page on one run, or on several side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dpfl.report.page import page
+from dpfl.report.pictures import pictures
+from dpfl.report.run_tables import read_all
+from dpfl.report.save import check_folder, check_place
+from dpfl.run.folder import write_atomically
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of the runs.")],
+    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the run's folder, or here.")] = None,
+    png: Annotated[Path | None, typer.Option(help="A folder for the same figures as PNG and SVG.")] = None,
+) -> None:
+    """One page that opens from disk, with every figure of a run or of several: curves, tau, epsilons, noise, who holds what."""
+    runs = read_all(folders)
+    file = out or (folders[0] / "report.html" if len(runs) == 1 else Path("report.html"))
+    check_place(file, "--out", ".html")
+    check_folder(png, "--png")
+    drawn = pictures(runs)
+    write_atomically(file, page(runs, drawn).encode())
+    for picture in drawn if png else ():
+        assert png is not None
+        write_atomically(png / f"{picture.name}.png", picture.png())
+        write_atomically(png / f"{picture.name}.svg", picture.svg_file().encode())
+    where = f", and as PNG and SVG in {png}" if png else ""
+    Console(highlight=False, soft_wrap=True).print(f"{len(drawn)} figures in {file}{where}", markup=False)

@@ -1,0 +1,152 @@
+"""A report is one file that needs nothing else, shows of private runs what was released, and takes what a run says for text."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dpfl
+from dpfl.cli.report import report
+from dpfl.errors import DpflError
+from dpfl.experiment import load, parse
+from dpfl.report.again import command
+from dpfl.report.lines import lines_of
+from dpfl.report.page import page, policy
+from dpfl.report.pictures import pictures
+from dpfl.report.run_tables import RunTables, read_all
+from dpfl.run.folder import METRICS, RunFolder
+from dpfl.run.metrics import COLUMNS, Row, read_thinned
+from tests.conftest import MODEL, small_crowd, small_federation
+
+HOSTILE = "<script>alert(1)</script>"
+EVERY = {"measured-by-rounds", "measured-by-epsilon", "measured-by-bytes", "tau", "three-epsilons", "accounts", "signal"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of a private system, one without privacy, and one with public clients; two rounds each."""
+    root = tmp_path_factory.mktemp("runs")
+    budget, private = dpfl.Budget(rounds=2), dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5)
+    for seed in (0, 1):
+        limited = dpfl.Budget(rounds=2, epsilon=20.0)
+        dpfl.train(MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed)
+    dpfl.train(MODEL, small_federation(), "fedavg", budget, out=root / "plain")
+    median = dpfl.algorithms.dp_fedavg(clipping="public-median", noise_multiplier=1.0, cohort=10)
+    dpfl.train(MODEL, small_crowd(), median, budget, out=root / "public")
+    return root
+
+
+def test_one_page_needs_nothing_else(runs: Path, tmp_path: Path) -> None:
+    report([runs / "private-seed0"], out=tmp_path / "r.html", png=tmp_path / "figures")
+    text = (tmp_path / "r.html").read_text()
+    assert len(text) < 3e6
+    links = [link for link in re.findall(r'(?:src|href)="([^"]*)"', text) if not link.startswith("#")]
+    assert not [link for link in links if not link.startswith("data:image/png;base64,")]
+    assert policy() in text
+    drawn = set(re.findall(r'<figure id="([^"]*)"', text))
+    assert drawn == EVERY
+    assert {path.stem for path in (tmp_path / "figures").glob("*.png")} == drawn
+    assert {path.stem for path in (tmp_path / "figures").glob("*.svg")} == drawn
+
+
+def test_every_figure_has_axes_units_and_a_sentence(runs: Path) -> None:
+    for picture in pictures([RunTables.read(runs / "private-seed0")]) + pictures([RunTables.read(runs / "plain")]):
+        assert picture.sentence.endswith(".")
+        assert len(picture.sentence.split()) > 8
+        axes = [axis for axis in picture.figure.axes if axis.get_label() != "<colorbar>"]
+        assert axes[-1].get_xlabel()
+        assert all(axis.get_ylabel() or axis.get_yticklabels() for axis in axes)
+        assert "epsilon" not in axes[-1].get_xlabel() or "delta 1e-05" in axes[-1].get_xlabel()
+
+
+def test_of_private_runs_no_single_update_is_kept(runs: Path) -> None:
+    assert RunTables.read(runs / "private-seed0").single == []
+    plain = RunTables.read(runs / "plain").single
+    assert sorted({(update.round, update.whose) for update in plain}) == [
+        (round, f"client-{client:05}") for round in (1, 2) for client in range(4)
+    ]
+    public = RunTables.read(runs / "public").single
+    assert {update.whose for update in public} == {"public 0", "public 1", "public 2"}
+    assert "updates" in {picture.name for picture in pictures([RunTables.read(runs / "plain")])}
+
+
+def test_seeds_are_one_line_with_an_interval(runs: Path) -> None:
+    several = read_all([runs / "plain", runs / "private-seed0", runs / "private-seed1"])
+    lines = lines_of(several)
+    assert [line.label for line in lines] == ["plain", "private (2 seeds)"]
+    points = lines[1].points("rounds", "headline")
+    assert [point.x for point in points] == [1, 2]
+    assert all(point.half is not None for point in points)
+    assert lines[0].points("epsilon", "headline") == []
+    text = page(several, pictures(several))
+    assert "only rows of equal epsilon are a fair comparison" in text
+    with pytest.raises(DpflError, match="named twice"):
+        read_all([runs / "plain", runs / "plain"])
+
+
+def test_what_a_run_says_is_text(runs: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / HOSTILE.replace("/", "∕"))
+    folder.path.mkdir()
+    for file in ("experiment.toml", "metrics.sqlite"):
+        folder.file(file).write_bytes((runs / "plain" / file).read_bytes())
+    result = json.loads((runs / "plain" / "result.json").read_text())
+    result["stopped_by"], result["lost"] = HOSTILE, [f"round 1, client 0: {HOSTILE}"]
+    result["privacy"] |= {"unaccounted": [HOSTILE], "adversary": HOSTILE, "claim": HOSTILE, "warnings": [HOSTILE]}
+    folder.write_json("result.json", result)
+    run = RunTables.read(folder.path)
+    text = page([run], pictures([run]))
+    assert "&lt;script&gt;alert(1)" in text
+    assert text.count("<script>") == 1
+
+
+def test_a_run_under_way_has_a_report(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "experiment.toml").write_bytes((runs / "plain" / "experiment.toml").read_bytes())
+    run = RunTables.read(tmp_path / "half")
+    assert "There is nothing to draw yet" in page([run], pictures([run]))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["budget.rounds=3"],
+        ["algorithm.name=dp-fedavg", "budget.rounds=3", "seed=7", "data.clients=4"],
+        ["algorithm.name=ali-dpfl", 'data.names=["a", "its $(b)"]', "data.clients=2"],
+    ],
+)
+def test_a_command_repeats_the_experiment(settings: list[str]) -> None:
+    asked = load(None, settings)
+    text = command({"experiment": asked.model_dump(exclude_none=True)})
+    if "<<" in text:
+        again = parse(tomllib.loads(text.partition("\n")[2].removesuffix("END")))
+    else:
+        again = load(None, [word for word in shlex.split(text)[2:] if word != "--set"])
+    assert again == asked
+
+
+def test_of_a_long_run_means_are_shown_and_the_last_round(tmp_path: Path) -> None:
+    metrics = RunFolder(tmp_path).metrics()
+    usual = dict.fromkeys(COLUMNS, 1.0) | {"loss": None}
+    values = [tuple((usual | {"round": round, "bytes": 8 * round}).values()) for round in range(1, 5001)]
+    metrics._connection.execute("BEGIN")
+    metrics._connection.executemany(f"INSERT INTO rounds VALUES ({', '.join('?' * len(COLUMNS))})", values)
+    metrics._connection.execute("COMMIT")
+    metrics.close()
+    rows = read_thinned(tmp_path / METRICS, 200)
+    assert len(rows) <= 200
+    assert rows[-1] == Row(*values[-1])
+    assert [row.round for row in rows] == sorted({row.round for row in rows})
+    assert all(row.bytes == 8 * row.round and row.loss is None and row.accuracy == 1 for row in rows)
+    assert [row.round for row in read_thinned(tmp_path / METRICS, 200, after=4990)] == list(range(4991, 5001))
+
+
+def test_bad_places_are_one_sentence(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(DpflError, match="There is no run in"):
+        report([tmp_path / "none"])
+    with pytest.raises(DpflError, match=r"ends in \.html"):
+        report([runs / "plain"], out=tmp_path / "r.pdf")
