@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.loggers.words import flat, scalars, told
+from dpfl.loggers.words import flat, scalars, told, writable
 from dpfl.run.callbacks import Callback, Started
 from dpfl.run.metrics import Row
 
@@ -35,11 +35,11 @@ class MLflow(Callback):
             from mlflow.tracking import MlflowClient
         except ImportError:
             raise DpflError("MLflow is not installed: pip install 'dpfl[mlflow]', or leave the logger out.") from None
-        self._file, self._name, self._client = Path(file).resolve(), experiment, MlflowClient
+        self._file, self._name, self._client = Path(file).absolute(), experiment, MlflowClient
+        writable(self._file.parent)
         self._run = ""
 
     def started(self, run: Started) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
         self._held = self._client(tracking_uri=f"sqlite:///{self._file}")
         self._run = self._known(run.run) or self._new(run)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.loggers.words import flat, scalars, told
+from dpfl.loggers.words import flat, scalars, told, writable
 from dpfl.run.callbacks import Callback, Started
 from dpfl.run.metrics import Row
 
@@ -22,7 +22,7 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise DpflError("TensorBoard is not installed: pip install 'dpfl[tensorboard]', or leave the logger out.") from None
-        self._folder, self._writer = Path(folder), SummaryWriter
+        self._folder, self._writer = writable(Path(folder)), SummaryWriter
         self._held: Any = None
 
     def started(self, run: Started) -> None:

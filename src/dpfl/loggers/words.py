@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfl.errors import DpflError
 from dpfl.run.metrics import Row
 
 if TYPE_CHECKING:
     from dpfl.run.train import Result
+
+
+def writable(folder: Path) -> Path:
+    """Tried before a run begins: a logger that cannot write is of no use at its end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise DpflError(f"The logger cannot write to {str(folder)[:80]!r} ({error}); name another place.") from None
+    if not os.access(folder, os.W_OK):
+        raise DpflError(f"The logger cannot write to {str(folder)[:80]!r}; name another place.")
+    return folder
+
 
 NAMES = {
     "accuracy": "test/accuracy",
