@@ -19,6 +19,13 @@ PROVEN, CLAIMED, AUDITED, NOTHING = "#2f9e6e", "#d9730d", "#3b6fd4", "#c2372e"
 
 INK, FAINT, PAPER = "#1b2430", "#c4ccd6", "#ffffff"
 """Of PNGs; on a page they follow its theme."""
+STYLE: Any = {
+    "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": FAINT, "grid.linewidth": 0.6,
+    "axes.linewidth": 0.8, "font.size": 10, "axes.labelsize": 10, "legend.frameon": False, "legend.fontsize": 9,
+    "axes.axisbelow": True, "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
+}  # fmt: skip
+"""The least ink that says what is there."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +74,11 @@ def _apart(svg: str, name: str) -> str:
 
 
 def canvas(rows: int = 1, width: float = 6.2, height: float = 3.5, **options: Any) -> tuple[Figure, list[Axes]]:
-    """Axes one above another, with the least ink that says what is there."""
+    """Axes one above another."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    style: Any = {
-        "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": FAINT, "grid.linewidth": 0.6,
-        "axes.linewidth": 0.8, "font.size": 10, "axes.labelsize": 10, "legend.frameon": False, "legend.fontsize": 9,
-        "axes.axisbelow": True, "lines.linewidth": 1.8, "lines.solid_capstyle": "round",
-    }  # fmt: skip
-    with rc_context(style):
+    with rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(rows, 1, squeeze=False, **options)[:, 0]
     return figure, list(axes)

@@ -19,7 +19,7 @@ from dpfl.run.folder import RunFolder
 from dpfl.shown import Shown
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
     from dpfl.run.train import Result
 
 HIDDEN = ("settings", "model_sha256")
@@ -103,7 +103,7 @@ def html(comparison: Comparison) -> str:
     return card("runs side by side", table(head, rows, most=60), *map(note, comparison.notes))
 
 
-def plot(comparison: Comparison) -> Picture:
+def plot(comparison: Comparison) -> NotebookFigure:
     return draw_groups(comparison.groups)
 
 

@@ -12,14 +12,14 @@ from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import read_rows
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 DASHES = ("-", "--", ":", "-.")
 BANDS = 6
 """Of more lines than this the bands would hide each other."""
 
 
-def draw_groups(groups: Sequence[Group]) -> Picture:
+def draw_groups(groups: Sequence[Group]) -> NotebookFigure:
     """A line a group, the mean over its seeds, with its interval as a band."""
     name, unit = headline(groups), 100 if headline(groups) == "accuracy" else 1
     figure, (left, right) = _figure(2, len(groups), sharey=True)
@@ -51,7 +51,7 @@ def headline(groups: Sequence[Group]) -> str:
     return names[0] if names else "accuracy"
 
 
-def draw_calibration(groups: Sequence[Group]) -> Picture:
+def draw_calibration(groups: Sequence[Group]) -> NotebookFigure:
     """A line a run: in each bin of chances what was said against what was so; on the diagonal they are the same."""
     figure, axes = _figure(1, len(groups))
     axis = axes[0]
@@ -77,10 +77,10 @@ def _calibration(folder: RunFolder) -> list[tuple[float, float, int]]:
     return [(float(said), float(was), int(count)) for said, was, count in held]
 
 
-def _figure(axes: int, groups: int, **options: Any) -> tuple[Picture, Any]:
-    from dpfl.report.picture import Picture
+def _figure(axes: int, groups: int, **options: Any) -> tuple[NotebookFigure, Any]:
+    from dpfl.report.notebook import NotebookFigure
 
-    figure = Picture(7 + 3 * axes, max(4.0, 0.24 * groups))
+    figure = NotebookFigure(7 + 3 * axes, max(4.0, 0.24 * groups))
     return figure, figure.subplots(1, axes, squeeze=False, **options)[0]
 
 
@@ -91,7 +91,7 @@ def _lines(groups: Sequence[Group]) -> list[dict[str, Any]]:
     ]
 
 
-def _finished(figure: Picture, named: Any, axes: Sequence[Any]) -> Picture:
+def _finished(figure: NotebookFigure, named: Any, axes: Sequence[Any]) -> NotebookFigure:
     for axis in axes:
         axis.grid(alpha=0.3)
     figure.legend(*named.get_legend_handles_labels(), loc="outside right center", fontsize="small")

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dpfl.report.canvas import PALETTE
 from dpfl.report.html import columns
 from dpfl.run.metrics import History
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 
 def html(history: History) -> str:
     return columns(history.columns())
 
 
-def plot(history: History, headline: str = "") -> Picture:
+def plot(history: History, headline: str = "") -> NotebookFigure:
     """The headline against rounds and against epsilon, and the steps of every round; what was not measured is left out."""
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
     panels = [panel for panel in _panels(history, headline) if panel[2]]
-    picture = Picture(4 * max(1, len(panels)), 3.6)
+    picture = NotebookFigure(4 * max(1, len(panels)), 3.6)
     for axis, (x, y, across, up, line) in zip(picture.subplots(1, len(panels) or 1, squeeze=False)[0], panels, strict=False):
-        axis.plot(across, up, line, drawstyle="steps-mid" if line == "-" else "default")
+        axis.plot(across, up, line, color=PALETTE[0], drawstyle="steps-mid" if line == "-" else "default")
         axis.set(xlabel=x, ylabel=y)
-        axis.grid(alpha=0.3)
+        if line == "-":
+            axis.set_ylim(0, 1.1 * max(up))
     return picture
 
 

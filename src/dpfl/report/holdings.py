@@ -12,7 +12,7 @@ from dpfl.data import Federation
 from dpfl.report.html import card, facts, note
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 SHOWN_CLIENTS = 20
 SHOWN_CLASSES = 12
@@ -52,7 +52,7 @@ def html(federation: Federation) -> str:
     return card(federation.train.name, facts(told, ("warning",)), note("plot() shows who holds which classes"))
 
 
-def plot(federation: Federation) -> Picture:
+def plot(federation: Federation) -> NotebookFigure:
     """Who holds what: of private data it is as private as they are."""
     return draw(federation)
 
@@ -66,16 +66,16 @@ def _cells(row: np.ndarray, shown_classes: int) -> list[str]:
     return [str(row.sum()), *by_class]
 
 
-def draw(federation: Federation) -> Picture:
+def draw(federation: Federation) -> NotebookFigure:
     """A bar a client, as long as its number of images, in the colours of its classes."""
     from matplotlib.patches import Patch
     from matplotlib.ticker import MaxNLocator
 
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
     counts = federation.label_counts()
     clients, classes = counts.shape
-    figure = Picture(9, float(np.clip(1.6 + 0.36 * clients, 3.2, 14)))
+    figure = NotebookFigure(9, float(np.clip(1.6 + 0.36 * clients, 3.2, 14)))
     axes = figure.subplots()
     colours, edge = _colours(classes), "white" if clients <= 40 else "none"
     sizes = counts.sum(axis=1)

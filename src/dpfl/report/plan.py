@@ -14,7 +14,7 @@ from dpfl.report.html import card, note
 from dpfl.report.html import table as html_table
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 SHOWN_SIZES = 8
 
@@ -94,15 +94,15 @@ def _plain(found: Tradeoff, choice: Choice) -> str:
     return f"* {figures}" if choice is found.recommended else figures if found.allowed(choice) else f"({figures})"
 
 
-def plot(found: Tradeoff) -> Picture:
+def plot(found: Tradeoff) -> NotebookFigure:
     return draw(found)
 
 
-def draw(found: Tradeoff) -> Picture:
+def draw(found: Tradeoff) -> NotebookFigure:
     """Noise a step and in all against q, a line a tau; and what each accountant allows with the recommended noise."""
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
-    figure = Picture(11, 4)
+    figure = NotebookFigure(11, 4)
     steps, total, bars = figure.subplots(1, 3, width_ratios=(3, 3, 2))
     rates = sorted({choice.sampling_rate for choice in found.choices})
     for tau in sorted({choice.tau for choice in found.choices}):

@@ -10,7 +10,7 @@ from dpfl.run.metrics import figure
 from dpfl.run.train import Result
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 
 def html(result: Result) -> str:
@@ -21,7 +21,7 @@ def html(result: Result) -> str:
     return card(result.measured, facts([*told, *beside], ("warning",)), statements.html(result.privacy), where)
 
 
-def plot(result: Result) -> Picture:
+def plot(result: Result) -> NotebookFigure:
     return history.plot(result.history, result.headline)
 
 

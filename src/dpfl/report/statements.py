@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.privacy import PrivacyStatement
 from dpfl.privacy.statement import rounded_up
+from dpfl.report.canvas import CLAIMED, PROVEN
 from dpfl.report.html import card, facts
 
 if TYPE_CHECKING:
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
 LOUD = ("warning", "not accounted for")
-COLOURS = {"claimed": "#c05020", "proven": "#1f5fa8", "measured": "#3a8a4d"}
+COLOURS = {"claimed": CLAIMED, "proven": PROVEN}
 SHOWN_CLIENTS = 200
 
 
@@ -21,12 +22,12 @@ def html(privacy: PrivacyStatement) -> str:
     return card("privacy statement", facts(privacy.lines(), LOUD))
 
 
-def plot(privacy: PrivacyStatement) -> Picture:
+def plot(privacy: PrivacyStatement) -> NotebookFigure:
     """Beside each other, with the delta and the unit that all of it is for; clients from most to least, where they pay."""
-    from dpfl.report.picture import Picture
+    from dpfl.report.notebook import NotebookFigure
 
     clients = sorted((epsilon for epsilon in privacy.per_client.values() if math.isfinite(epsilon)), reverse=True)
-    picture = Picture(9 if len(clients) > 1 else 4.5, 3.6)
+    picture = NotebookFigure(9 if len(clients) > 1 else 4.5, 3.6)
     axes = picture.subplots(1, 2, width_ratios=(1, 2), squeeze=False)[0] if len(clients) > 1 else [picture.subplots()]
     bars(axes[0], {"claimed": privacy.claimed, "proven": privacy.proven})
     axes[0].set_ylabel(f"epsilon at delta {privacy.delta:g}, for one {privacy.unit}")
@@ -53,3 +54,4 @@ def bars(axis: Any, epsilons: dict[str, float | None]) -> None:
             axis.bar_label(axis.bar(place, epsilon, color=COLOURS[name]), [f"{rounded_up(epsilon):.4f}"])
     axis.set(ylim=(0, top), xlim=(-0.6, len(epsilons) - 0.4))
     axis.set_xticks(range(len(epsilons)), list(epsilons))
+    axis.grid(axis="x", visible=False)
