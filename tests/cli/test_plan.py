@@ -43,6 +43,27 @@ def test_the_written_experiment_runs_all_of_its_rounds_inside_epsilon(capsys, tm
     assert "exists already" in refused(capsys, *PLAN, "--write", file)
 
 
+def test_a_plan_for_secure_sums_is_written_as_one_and_runs(capsys, tmp_path):
+    """The noise is that of one party: the same multiplier, a rate sqrt(m - t) times as high, and the statement of sums."""
+    plan, file = ["plan", "--epsilon", "4", "--rounds", "6", "--sampling-rate", "0.2"], tmp_path / "experiment.toml"
+    sizes = ["--clients", "10", "--size", "200", "--parameters", "12730", "--json"]
+    shared = json.loads(dpfl(capsys, *plan, *sizes, "--survivors", "8", "--colluders", "1", "--write", file)[1])
+    alone = json.loads(dpfl(capsys, *plan, *sizes, "--tau", "1")[1])
+    assert shared["question"]["shared"] == {"survivors": 8, "colluders": 1}
+    assert {cell["tau"] for cell in shared["choices"]} == {1}
+    assert shared["recommended"]["noise_multiplier"] == alone["recommended"]["noise_multiplier"]
+    assert shared["recommended"]["rate"] == pytest.approx(alone["recommended"]["rate"] * 7**0.5, rel=0.01)
+    assert "sums over at least 8 clients only, 1 of whom may be its own; each adds 1/7" in shared["assumptions"][-1]
+    assert "under secure aggregation" in dpfl(capsys, *plan, *sizes[:-1], "--survivors", "10", "--colluders", "0")[1]
+    small = ["--set", "model.name=mlp", "--set", "model.hidden=16", "--workers", "1", "--quiet", "--out", tmp_path / "run"]
+    code, out, err = dpfl(capsys, "run", file, *small, "--json")
+    assert code == 0, err
+    result = json.loads(out.strip().splitlines()[-1])
+    assert (result["rounds"], result["stopped_by"]) == (6, "rounds")
+    assert 3.98 < result["privacy"]["proven"] <= 4.0
+    assert "up to 1 clients together, who see sums over at least 8" in result["privacy"]["adversary"]
+
+
 def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
     file = tmp_path / "experiment.toml"
     words = ["--model", "mlp", "--data", "emnist-letters", "--seconds-per-round", "60", "--clients", "4", "--size", "20"]
@@ -73,6 +94,11 @@ def test_a_named_model_is_counted_timed_and_written_down(capsys, tmp_path):
         (["--model", "mlp", "--data", "mnist", "--parameters", "3"], "either"),
         (["--data", "mnist"], "needs --model"),
         (["--seconds-per-round", "3", "--sizes", "10"], "go together"),
+        (["--survivors", "8"], "needs the clients' sizes"),
+        (["--clients", "10", "--size", "9", "--colluders", "1"], "one step a round"),
+        (["--clients", "10", "--size", "9", "--survivors", "5"], "two different sets"),
+        (["--clients", "10", "--size", "9", "--survivors", "0"], "nobody is left"),
+        (["--clients", "2", "--size", "9", "--colluders", "0"], "3 to 100 clients"),
     ],
 )
 def test_what_does_not_fit_a_plan_for_rounds_is_refused_in_one_sentence(capsys, words, says):
@@ -81,4 +107,5 @@ def test_what_does_not_fit_a_plan_for_rounds_is_refused_in_one_sentence(capsys, 
 
 def test_options_of_the_trade_off_need_rounds(capsys):
     assert "--parameters needs --rounds" in refused(capsys, "plan", "--epsilon", "2", "--iterations", "5", "--parameters", "3")
+    assert "--survivors needs --rounds" in refused(capsys, "plan", "--epsilon", "2", "--iterations", "5", "--survivors", "3")
     assert "needs --epsilon" in refused(capsys, "plan", "--rounds", "5")

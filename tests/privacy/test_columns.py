@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dpfl.errors import DpflError
 from dpfl.privacy.columns import LEAST, ColumnSurvey, by_quartiles, standard
 from dpfl.privacy.events import gaussian
+from dpfl.privacy.mean import Answered
 
 SURVEY = ColumnSurvey(1e-9, 4, (0, 2), ((1, 5),))
 
@@ -52,7 +53,8 @@ def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     rows = torch.rand(4000, 3, generator=rng) ** 3 * 2 - 1
     survey = replace(SURVEY, binned=((1, 40),))
     answers = {0: answer(rows[:1000], survey, size=1000), 2: answer(rows[1000:], survey, size=3000)}
-    found = survey.combined({client: torch.from_numpy(said) for client, said in answers.items()}, (1000, 7, 3000))
+    said = {client: torch.from_numpy(answer) for client, answer in answers.items()}
+    found = survey.combined(Answered.of(said, (1000, 7, 3000), survey.multiplier * survey.bound))
     found = found.view(2, 4).T.tolist()
     assert found[3] == [0.0, 1.0]
     for place in (0, 2):

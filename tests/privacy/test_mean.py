@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpfl.errors import DpflError
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import gaussian
-from dpfl.privacy.mean import MeanSurvey, scaled_down
+from dpfl.privacy.mean import Answered, MeanSurvey, scaled_down
 from dpfl.privacy.metric import MetricSurvey
 
 FEATURES = 9
@@ -78,10 +78,11 @@ def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
     for mean, far in ((truth, 1.0), (torch.zeros(2500), 0.05)):
         answers = {i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())}
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
-        found = survey.combined(answers, sizes)
+        found = survey.combined(Answered.of(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
         assert found.norm() <= far * plain.norm()
-    assert survey.combined({0: 1e-3 * truth}, sizes).abs().sum() == 0
+    alone = Answered.of({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
+    assert survey.combined(alone).abs().sum() == 0
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])

@@ -17,6 +17,7 @@ import dpfl
 from dpfl.algorithms import (
     adap_dp_fl,
     ali_dpfl,
+    als_dpfl,
     auto,
     dp_fedavg,
     dp_fedavg_wav,
@@ -183,7 +184,8 @@ def test_a_share_is_sent_to_a_secure_sum_only():
     [
         (fedavg_dp(tau=2, noise_multiplier=1.0), {}, "set algorithm.tau = 1"),
         (fedavg_dp(noise_multiplier=1.0, optimiser="adam", rate=0.1), {}, "optimiser = 'sgd'"),
-        (ali_dpfl(), {}, "a system that chooses tau itself cannot"),
+        (ali_dpfl(), {}, "arXiv 2407.19286.*algorithm.most_tau = 1 where a system chooses tau itself"),
+        (als_dpfl(most_tau=2), {}, "arXiv 2407.19286"),
         (ali_dpfl(variant="published"), {}, "A secure sum is"),
         (dp_scaffold(noise_multiplier=1.0, tau=1), {}, "a secure sum hides"),
         (adap_dp_fl(tau=1, noise_multiplier=1.0), {}, "A secure sum is proven|a secure sum hides"),
@@ -193,7 +195,7 @@ def test_a_share_is_sent_to_a_secure_sum_only():
         (dp_fedavg_wav(variant="published", noise_multiplier=1.0), {}, "must bound what the noise"),
         (dp_fedavg(noise_multiplier=1.0, weights="size"), {}, "count alike"),
         (dp_fedavg(noise_multiplier=1.0, cohort=2, sampling="fixed-size"), {}, "draw themselves"),
-        (dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="quantile"), {}, "one clip for all rounds"),
+        (dp_fedavg(noise_multiplier=1.0, cohort=2, clipping="public-median"), {}, "not made for secure sums"),
         (ONE_STEP, {"survivors": 2}, "at least 3"),
         (ONE_STEP, {"survivors": 5}, "there are 4 clients"),
         (ONE_STEP, {"aggregation": "masked"}, "privacy.aggregation is"),

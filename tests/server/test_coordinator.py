@@ -20,7 +20,8 @@ from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, Sys
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.noise import AtLeast, gaussian_vector
-from dpfl.server.coordinator import Coordinator, Federated, State, release_name
+from dpfl.server.aggregate import release_name
+from dpfl.server.coordinator import Coordinator, Federated, State
 from dpfl.server.schedules import Decay
 from dpfl.server.steps import Fixed
 from dpfl.server.weights import BySize, Uniform

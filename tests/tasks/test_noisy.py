@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.privacy.events import gaussian
+from dpfl.privacy.mean import Answered
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from dpfl.tasks import metrics as exact
@@ -52,8 +53,8 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
         client: torch.from_numpy(asked.answer([counted(Binary(), scores[part], y[part], 4.0)], sizes[client], rng))
         for client, part in parts.items()
     }
-    mean, units, noise = asked.combined(answers, sizes)
-    return figures(Binary(), mean.numpy(), units, noise, 4.0)
+    said = Answered.of(answers, sizes, multiplier * asked.bound)
+    return figures(Binary(), said.mean.numpy(), said.units, said.noise, 4.0)
 
 
 def test_with_little_noise_the_figures_are_those_of_the_samples():

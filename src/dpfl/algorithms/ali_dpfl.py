@@ -13,7 +13,8 @@ the last batch, the constant 64 as divisor, clip 0.1).
 mu and the formula are independent options, in both variants: mu can be a number that is known beforehand, come from public
 clients ("public"), or from one noisy slope a round that the clients pay for like a step ("paid"); Gamma is a number, "public"
 or "raw". tau* often leaves privacy unspent, which is worth nothing: `whole_budget` raises tau to what uses it up by the last
-round. The paper claims RDP of the sampled Gaussian with the classic conversion (Theorem 2).
+round. With `most_tau` = 1 nothing is asked or chosen, and it runs under secure aggregation, too. The paper claims RDP of the
+sampled Gaussian with the classic conversion (Theorem 2).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.adaptive_steps import Ali
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.ali_bounds import Formula
+from dpfl.server.ali_bounds import MOST_ITERATIONS, Formula
+from dpfl.server.steps import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"
@@ -64,6 +66,7 @@ def ali_dpfl(
     gamma: float | str | None = None,
     mu: float | str | None = None,
     whole_budget: bool = False,
+    most_tau: int = MOST_ITERATIONS,
     sampling_rate: float = 0.015,
     clip: float | None = None,
     noise_multiplier: float = 1.1,
@@ -74,10 +77,13 @@ def ali_dpfl(
 ) -> Algorithm:
     """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i, then the next tau*."""
     read = _reading(choose("variant", variant, VARIANTS), reading)
-    steps = Ali(formula or read.formula, read.gamma if gamma is None else gamma, read.mu if mu is None else mu, whole_budget)
-    if read.divisor and steps.mu in ("released", "paid"):
-        raise DpflError(f"mu = {steps.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' out.")
-    exact = {RAW_SLOPES: steps.mu == "raw", LAST_STEPS: steps.mu == "steps", RAW_LOSSES: steps.gamma == "raw"}
+    chosen = Ali(
+        formula or read.formula, read.gamma if gamma is None else gamma, read.mu if mu is None else mu, whole_budget, most_tau
+    )
+    steps: Steps = Fixed(1) if most_tau == 1 else chosen
+    if read.divisor and chosen.mu in ("released", "paid"):
+        raise DpflError(f"mu = {chosen.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' out.")
+    exact = {RAW_SLOPES: chosen.mu == "raw", LAST_STEPS: chosen.mu == "steps", RAW_LOSSES: chosen.gamma == "raw"}
     return Algorithm(
         name="ali-dpfl",
         local=Local(SGD(rate)),
@@ -93,7 +99,7 @@ def ali_dpfl(
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=Claim(CLAIM + read.said, "rdp-classic"),
-        leaks=(*(leak for leak, sent in exact.items() if sent), *((BATCH_SIZES,) if read.realised else ())),
+        leaks=(*(leak for leak, sent in exact.items() if sent and steps is chosen), *((BATCH_SIZES,) if read.realised else ())),
     )
 
 

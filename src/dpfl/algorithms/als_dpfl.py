@@ -7,9 +7,9 @@ optimum, below 1 by Theorem 2) are given. Where it is not, and for networks it n
 in, with `phi` a number to choose: 5e-5 suits CNNs, 0.025 convex models. The run's notes say how often.
 
 `sound` takes rho, beta and xi from released gradients, the energy of their noise removed, or from public clients
-(`estimates="public"`). `published` has every client send a
-loss, a gradient and their changes without noise: no epsilon holds. The paper gives no theorem; its figures are those of RDP
-with the classic conversion.
+(`estimates="public"`). With `most_tau` = 1 nothing is asked or chosen, and it runs under secure aggregation, too. `published`
+has every client send a loss, a gradient and their changes without noise: no epsilon holds. The paper gives no theorem; its
+figures are those of RDP with the classic conversion.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.adaptive_steps import Als
 from dpfl.server.algorithm import Algorithm, Claim
+from dpfl.server.ali_bounds import MOST_ITERATIONS
+from dpfl.server.steps import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, for the noisy gradients alone", "rdp-classic")
@@ -28,6 +30,7 @@ CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, 
 def als_dpfl(
     variant: str = "sound",
     phi: float = 5e-5,
+    most_tau: int = MOST_ITERATIONS,
     estimates: str | None = None,
     omega: float = 1.0,
     lam: float = 1.0,
@@ -41,7 +44,8 @@ def als_dpfl(
 ) -> Algorithm:
     """tau steps of DP-SGD divided by a fixed batch, x <- sum_i p_i x_i, then tau <- argmin of the bound."""
     sound = choose("variant", variant, VARIANTS)
-    steps = Als(phi, estimates or ("released" if sound else "raw"), omega, lam)
+    chosen = Als(phi, estimates or ("released" if sound else "raw"), omega, lam, most_tau)
+    steps: Steps = Fixed(1) if most_tau == 1 else chosen
     raw = ("rho, beta and a gradient of every client in every round, without noise: they decide tau",)
     return Algorithm(
         name="als-dpfl",

@@ -40,6 +40,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "lam": "lambda of the bound (13): the least loss above the optimum, below 1",
         "lemma": "as published: add the noise of Lemma 2, sqrt(2 / (2 + log2 m)) of what is counted",
         "mean_noise": "noise multiplier of the samples' mean, for models that subtract it; 0 asks for none",
+        "most_tau": "tau is at most this; 1 is one step in every round, which secure aggregation needs",
         "mu": "weight of the contrast in the loss",
         "ali-dpfl.clip": "largest L2 norm of a sample's gradient; 1, or 0.1 in the code's reading, if not given",
         "ali-dpfl.mu": "the bound's mu: a number, released, paid, public, raw or steps; by variant and reading if not given",

@@ -55,6 +55,12 @@ def plan(
     data: Annotated[str | None, typer.Option(help="A data set with a name, for its shape alone.")] = None,
     shape: Annotated[str | None, typer.Option(help="The shape of a sample, as 1,28,28.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes, with --shape.", show_default="10")] = None,
+    survivors: Annotated[
+        int | None, typer.Option(help="Secure aggregation: clients that must be in every sum.", show_default="all")
+    ] = None,
+    colluders: Annotated[
+        int | None, typer.Option(help="Secure aggregation: clients that may be the server's.", show_default="0")
+    ] = None,
     unit: Annotated[str, typer.Option(help="Whom it is for, and what sizes count: sample or person.")] = "sample",
     png: Annotated[Path | None, typer.Option(help="Draw the trade-off into this file.")] = None,
     write: Annotated[Path | None, typer.Option(help="Write the recommended experiment into this file.")] = None,
@@ -71,6 +77,7 @@ def plan(
     if rounds is None:
         only = {"tau": tau, "sizes": sizes, "clients": clients, "size": size, "samples_per_round": samples_per_round}
         only |= {"seconds_per_round": seconds_per_round, "samples_per_second": samples_per_second, "parameters": parameters}
+        only |= {"survivors": survivors, "colluders": colluders}
         _refuse("needs --rounds", **only, model=model, data=data, shape=shape, classes=classes, png=png, write=write)
         rate = 0.015 if sampling_rate is None else sampling_rate
         _answer(delta, rate, epsilon, noise_multiplier, iterations, accountant, as_json, unit)
@@ -96,6 +103,8 @@ def plan(
         accountant=accountant,
         rates=() if sampling_rate is None else (sampling_rate,),
         taus=() if tau is None else (tau,),
+        survivors=survivors,
+        colluders=colluders,
     )
     _show(found, as_json)
     if png:

@@ -33,7 +33,7 @@ from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.randomness import scoped
-from dpfl.privacy.surveys import AnySurvey
+from dpfl.privacy.surveys import Mean, shared_answer
 from dpfl.tasks.noisy import counted
 
 _log = logging.getLogger("dpfl")
@@ -113,7 +113,7 @@ class Node:
             return Reply(task.client, refused=refusal)
         paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
-        if paid and task.summing:
+        if paid and task.shares:
             name = self._not_sent_before(task, name)
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
@@ -146,7 +146,10 @@ class Node:
         if task.norms:
             return Reply(task.client, raw={"norms": self._norms(task, vector)})
         if task.survey:
-            return Reply(task.client, raw={"answer": self._answer(task, task.survey, vector, randomness)})
+            asked, rng, room = self._questioned(task, vector), _keyed(randomness, task, "survey"), task.summed
+            if task.shares and room and isinstance(task.survey, Mean):
+                return Reply(task.client, numbers=shared_answer(task.survey, task.shares, asked, room.bound, room.clients, rng))
+            return Reply(task.client, raw={"answer": task.survey.ask(asked, rng)})
         if task.looks and correction is not None:
             return Reply(task.client, raw=self._differences(task, vector, correction, randomness))
         try:
@@ -180,14 +183,13 @@ class Node:
         generator, layout = partial(_keyed, randomness, task), self.model.layout
         if release is task.samples:
             with self._training(vector, generator):
-                total = clipped_batch(self._clipped(release), self._held(task.client), release, generator)
+                sent = release.into_sum(clipped_batch(self._clipped(release), self._held(task.client), release, generator))
         elif generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients:
-            total, _ = self._train(task, vector, randomness, None)
+            sent = release.into_sum(*self._train(task, vector, randomness, None))
         else:
-            total = torch.zeros(layout.size)
+            sent = release.into_sum(torch.zeros(layout.size))
         whole = release.whole_sum(task.summed.bound, task.summed.clients)
-        sent = release.outward(total).numpy() * np.float64(task.summed.scale)
-        return whole.numbers(sent, generator("share of the noise"))
+        return whole.numbers(sent.numpy() * np.float64(task.summed.scale), generator("share of the noise"))
 
     @contextmanager
     def _training(self, vector: Tensor, generator: Generator) -> Iterator[None]:
@@ -233,13 +235,12 @@ class Node:
         update = torch.sub(self.model.vector, vector, out=self._room)
         return (update, True) if clip.bounds == "nothing" else clip_vector(update, clip, layout.names, ends, out=update)
 
-    def _answer(self, task: Task, survey: AnySurvey, vector: Tensor, randomness: Randomness) -> np.ndarray:
+    def _questioned(self, task: Task, vector: Tensor) -> Questioned:
         self.model.load(vector)
         if task.measures:
             refuse_mixing(self.model, self.site.x[:0])
         held = self._asked_of(task)
-        asked = Questioned(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
-        return survey.ask(asked, _keyed(randomness, task, "survey"))
+        return Questioned(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
 
     def _asked_of(self, task: Task) -> int:
         """Which rows a task is about: a client's own, or those that it keeps out of training."""

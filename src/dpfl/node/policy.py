@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dpfl.node.refusals import Reason
 from dpfl.node.task import Task, moved_by_a_sample
+from dpfl.privacy.surveys import Mean
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def _slope_is_bounded(task: Task) -> bool:
     return bool(samples and samples.private and not task.upload and samples.clip.bounds in ("norm", "layers"))
 
 
+ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
 Objection = tuple[Callable[[Policy, Task], object], str, Reason]
 
 SURVEYS: tuple[Objection, ...] = (
@@ -63,6 +65,12 @@ SURVEYS: tuple[Objection, ...] = (
         lambda own, task: task.survey and task.survey.exact and not task.survey.trusted and not own.raw,
         "a question whose answer has no noise",
         Reason.RAW_VALUES,
+    ),
+    (lambda own, task: task.shares and not own.sums, ONLY_A_SHARE, Reason.NOT_TRUSTED),
+    (
+        lambda own, task: task.summed and not (task.shares and isinstance(task.survey, Mean)),
+        "a secure sum of answers that are no mean, or that nobody shares the noise of",
+        Reason.UNCOVERED,
     ),
 )
 
@@ -96,7 +104,7 @@ TASKS: tuple[Objection, ...] = (
     ),
     (
         lambda own, task: task.summing and not own.sums,
-        "a share of the noise alone, where no secure sum hides it",
+        ONLY_A_SHARE,
         Reason.NOT_TRUSTED,
     ),
     (

@@ -16,6 +16,7 @@ from dpfl.privacy import Release
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
+from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import AnySurvey
 
 if TYPE_CHECKING:
@@ -100,8 +101,16 @@ class Task:
     @property
     def summing(self) -> Release | None:
         """The release whose noise all clients share, for a server that sees their sum only."""
-        release = self.samples if self.samples and self.samples.private else self.clients
-        return release if release.sums and not self.survey else None
+        return self._private if self._private.sums and not self.survey else None
+
+    @property
+    def shares(self) -> Shared | None:
+        """Who shares the noise of what is sent, for a server that sees sums only: of a step, an update, or an answer."""
+        return self._private.sums if self.summed or not self.survey else None
+
+    @property
+    def _private(self) -> Release:
+        return self.samples if self.samples and self.samples.private else self.clients
 
     @property
     def looks(self) -> bool:

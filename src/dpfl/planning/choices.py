@@ -11,6 +11,7 @@ from dpfl.privacy import Budget, Poisson
 from dpfl.privacy.accountant import DISCRETISATION, Accountant, gaussian_delta, on_grid, proving
 from dpfl.privacy.calibrate import noise_near
 from dpfl.privacy.events import Spent
+from dpfl.privacy.shared_noise import Shared
 
 ENOUGH_STEPS = 100
 """A run of fewer steps is counted as worse in proportion; with 100 rounds, one step in each beat three (docs/results.md)."""
@@ -33,6 +34,8 @@ class Question:
     samples_per_second: float | None = None
     measured: str = ""
     """What the speed was measured on; empty where it was given."""
+    shared: Shared | None = None
+    """Who shares the noise, where the server is to see sums only."""
 
     def __post_init__(self) -> None:
         Budget(epsilon=self.epsilon, delta=self.delta, rounds=self.rounds)
@@ -54,6 +57,11 @@ class Question:
         """The most samples that a client can compute in a round."""
         timed = (self.seconds_per_round or math.inf) * (self.samples_per_second or math.inf)
         return min(self.samples_per_round or math.inf, timed)
+
+    @property
+    def parts(self) -> float:
+        """The variance in the sum of all clients' noise, in units of what is accounted for: all of it from each, or shares."""
+        return len(self.sizes) / (self.shared.unknown if self.shared else 1)
 
     def allows(self, rate: float, tau: int) -> bool:
         return self.limit == math.inf or rate * tau * max(self.sizes) <= self.limit * (1 + 1e-9)

@@ -23,6 +23,8 @@ from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accountant import proving
 from dpfl.privacy.calibrate import MOST
+from dpfl.privacy.shared_noise import Shared
+from dpfl.secagg.group import check_sizes
 from dpfl.shown import Shown
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -68,10 +70,16 @@ class Tradeoff(Shown, shown_by="plan"):
     @property
     def assumptions(self) -> tuple[str, ...]:
         question = self.question
-        if question.samples_per_second is None:
-            return ASSUMPTIONS
-        how = f"measured here, on one thread, with {question.measured}" if question.measured else "as given"
-        return (*ASSUMPTIONS, f"Every client computes {question.samples_per_second:g} samples a second ({how}).")
+        found = list(ASSUMPTIONS)
+        if question.samples_per_second is not None:
+            how = f"measured here, on one thread, with {question.measured}" if question.measured else "as given"
+            found.append(f"Every client computes {question.samples_per_second:g} samples a second ({how}).")
+        if shared := question.shared:
+            found.append(
+                f"Secure aggregation: the server sees sums over at least {shared.survivors} clients only, {shared.colluders} "
+                f"of whom may be its own; each adds 1/{shared.unknown} of the variance, and takes one step a round."
+            )
+        return tuple(found)
 
     @property
     def bought(self) -> dict[str, int]:
@@ -86,12 +94,19 @@ class Tradeoff(Shown, shown_by="plan"):
 
     @property
     def rate(self) -> float | None:
-        """The learning rate, where sizes and parameters are known: sum_i p_i x_i has noise z sqrt(d K) / (q n) a step."""
+        """The learning rate, where sizes and parameters are known: sum_i p_i x_i has noise z sqrt(d K) / (q n) a step, of K
+        clients with all of it each; under secure aggregation of K / (m - t)."""
         question, chosen = self.question, self.recommended
         if not question.sizes or question.parameters is None:
             return None
-        norm = chosen.per_step * CLIP * math.sqrt(question.parameters * len(question.sizes)) / sum(question.sizes)
+        norm = chosen.per_step * CLIP * math.sqrt(question.parameters * question.parts) / sum(question.sizes)
         return float(f"{WALK / (norm * math.sqrt(chosen.iterations)):.3g}")
+
+    @property
+    def on_the_mean(self) -> float | None:
+        """Noise a step on the mean over all samples, for clip 1."""
+        sizes = self.question.sizes
+        return self.recommended.per_step * math.sqrt(self.question.parts) / sum(sizes) if sizes else None
 
     @property
     def clients(self) -> tuple[ClientPlan, ...]:
@@ -103,17 +118,19 @@ class Tradeoff(Shown, shown_by="plan"):
         found = []
         for size in sorted(set(sizes), reverse=True):
             own = min((choice for choice in same if choice.samples(size) <= room * (1 + 1e-9)), key=lambda choice: choice.total)
-            found.append(ClientPlan(size, sizes.count(size), chosen.per_step / size, own))
+            share = math.sqrt(self.question.parts / len(sizes))
+            found.append(ClientPlan(size, sizes.count(size), chosen.per_step * share / size, own))
         return tuple(found)
 
     def experiment(self) -> dict[str, Any]:
         """The content of an experiment file that makes the recommended run; noise and rate are found again when it starts."""
-        question, chosen = self.question, self.recommended
+        question, chosen, shared = self.question, self.recommended, self.question.shared
+        sums = {"aggregation": "secure", "survivors": shared.survivors, "colluders": shared.colluders} if shared else {}
         return {
             "data": {"clients": len(question.sizes)} if question.sizes else {},
             "algorithm": {"name": PLANNED, "tau": chosen.tau, "sampling_rate": chosen.sampling_rate},
             "budget": {"epsilon": question.epsilon, "delta": question.delta, "rounds": question.rounds},
-            "privacy": {"accountant": question.accountant},
+            "privacy": {"accountant": question.accountant} | sums,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,7 +149,9 @@ class Tradeoff(Shown, shown_by="plan"):
 
 def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
     """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are the only ones."""
-    taus = taus or (TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
+    if question.shared and any(tau != 1 for tau in taus):
+        raise DpflError("In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or give 1.")
+    taus = taus or ((1,) if question.shared else TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
     if min(taus) < 1 or max(taus) * question.rounds > MOST:
         raise DpflError(f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to {max(taus)}.")
     choices, errors = cells(question, rates or _rates(question, min(taus)), taus)
@@ -162,8 +181,10 @@ def plan(
     accountant: str = "pld",
     rates: Sequence[float] = (),
     taus: Sequence[int] = (),
+    survivors: int | None = None,
+    colluders: int | None = None,
 ) -> Tradeoff:
-    """How to spend epsilon over so many rounds.
+    """How to spend epsilon over so many rounds; with `survivors` or `colluders` under secure aggregation, as they are there.
 
     A model for samples of a shape gives the number of parameters; where seconds are limited and no speed is given, it is
     measured for about a second, on random numbers.
@@ -178,9 +199,19 @@ def plan(
             samples_per_second, measured = float(f"{work.samples_per_second():.3g}"), work.name
     question = Question(
         epsilon, rounds, delta, tuple(sizes), samples_per_round, parameters, accountant,
-        seconds_per_round, samples_per_second, measured,
+        seconds_per_round, samples_per_second, measured, _shared(len(sizes), survivors, colluders),
     )  # fmt: skip
     return tradeoff(question, rates, taus)
+
+
+def _shared(clients: int, survivors: int | None, colluders: int | None) -> Shared | None:
+    if survivors is None and colluders is None:
+        return None
+    if not clients:
+        raise DpflError("A plan for secure sums needs the clients' sizes: give --sizes, or --clients and --size.")
+    found = Shared(clients if survivors is None else survivors, colluders or 0)
+    check_sizes(clients, found.survivors, found.colluders)
+    return found
 
 
 def _rates(question: Question, tau: int) -> tuple[float, ...]:

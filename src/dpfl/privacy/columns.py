@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
-from dpfl.privacy.mean import noisy_mean, scaled_down
+from dpfl.privacy.mean import Answered, bounded_sum, noisy_mean, scaled_down
 from dpfl.privacy.noise import check_multiplier
 
 if TYPE_CHECKING:
@@ -59,8 +59,17 @@ class ColumnSurvey:
     def width(self) -> int:
         return 2 * len(self.places) + sum(bins for _, bins in self.binned)
 
+    def longest(self, width: int) -> float:
+        return self.bound
+
     def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
-        return self.answer(data.vectors(lambda rows, labels: self.bounded(rows.flatten(1))), data.declared, rng)
+        return self.answer(self._vectors(data), data.declared, rng)
+
+    def exact_sum(self, data: Asked) -> Tensor:
+        return bounded_sum(self._vectors(data), self.width, self.bound)
+
+    def _vectors(self, data: Asked) -> Iterable[Tensor]:
+        return data.vectors(lambda rows, labels: self.bounded(rows.flatten(1)))
 
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
         """From what each row counts with, some at a time."""
@@ -75,12 +84,9 @@ class ColumnSurvey:
             parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
         return scaled_down(torch.cat(parts, dim=1), self.bound)
 
-    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
+    def combined(self, said: Answered) -> Tensor:
         """The means, then the variances of all numbers, 0 and 1 where none were asked for: post-processing, and so free."""
-        known = sum(declared[client] for client in answers)
-        mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
-        noise = self.multiplier * self.bound * math.sqrt(len(answers)) / known
-        count = len(self.places)
+        mean, noise, count = said.mean, said.noise, len(self.places)
         moments = zip(self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True)
         found = torch.stack([torch.zeros(self.numbers), torch.ones(self.numbers)])
         for place, first, second in moments:

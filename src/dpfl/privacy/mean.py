@@ -43,22 +43,40 @@ class MeanSurvey:
     def event(self) -> Event:
         return gaussian(self.multiplier)
 
+    def longest(self, width: int) -> float:
+        """How far one sample moves the sum, of so many numbers, at most."""
+        return math.sqrt(width)
+
     def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.blocks, data.features, data.declared, rng)
 
+    def exact_sum(self, data: Asked) -> Tensor:
+        return bounded_sum(data.blocks, data.features, self.longest(data.features))
+
     def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""
-        return noisy_mean(blocks, features, math.sqrt(features), self, size, rng)
+        return noisy_mean(blocks, features, self.longest(features), self, size, rng)
 
-    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> Tensor:
-        """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is.
+    def combined(self, said: Answered) -> Tensor:
+        """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is."""
+        noise, energy = len(said.mean) * said.noise**2, float(said.mean.square().sum())
+        return said.mean.float() * max(0.0, 1.0 - noise / max(energy, 1e-30))
 
-        sum_i (n_i / n) a_i has noise of deviation z sqrt(d K) / n a number.
-        """
+
+@dataclass(frozen=True)
+class Answered:
+    """What clients said together: the mean over their samples, of how many, and the deviation of the noise in each number."""
+
+    mean: Tensor
+    units: int
+    noise: float
+
+    @classmethod
+    def of(cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float) -> Answered:
+        """From the mean of each client, whose sum has noise of this deviation: sum_i (n_i / n) a_i."""
         known = sum(declared[client] for client in answers)
-        mean = torch.stack([answer * (declared[client] / known) for client, answer in answers.items()]).sum(0)
-        noise = len(mean) * (self.multiplier / known) ** 2 * len(mean) * len(answers)
-        return mean * max(0.0, 1.0 - noise / max(float(mean.square().sum()), 1e-30))
+        mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
+        return cls(mean, known, deviation * math.sqrt(len(answers)) / known)
 
 
 class Noisy(Protocol):
@@ -77,16 +95,21 @@ def noisy_mean(
 
     The noise is for one of them; on a grid it is larger by what rounding the sum can move it.
     """
+    total, deviation = bounded_sum(vectors, width, bound), noise.multiplier * bound
+    noisy = (
+        secure_sum(total, deviation, noise.multiplier, rng) if noise.secure else total + gaussian_vector(width, deviation, rng)
+    )
+    return (noisy / size).float().numpy()
+
+
+def bounded_sum(vectors: Iterable[Tensor], width: int, bound: float) -> Tensor:
+    """The sum of what each sample counts with, each scaled down to the bound."""
     total = torch.zeros(width, dtype=torch.float64)
     for some in vectors:
         if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
             raise DpflError(f"A sample counts with {some[:1].numel()} numbers here, not with {width}.")
         total += scaled_down(some, bound).double().sum(0)
-    deviation = noise.multiplier * bound
-    noisy = (
-        secure_sum(total, deviation, noise.multiplier, rng) if noise.secure else total + gaussian_vector(width, deviation, rng)
-    )
-    return (noisy / size).float().numpy()
+    return total
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
-from dpfl.privacy.mean import noisy_mean
+from dpfl.privacy.mean import bounded_sum, noisy_mean
 from dpfl.privacy.noise import check_multiplier
 
 if TYPE_CHECKING:
@@ -50,15 +49,19 @@ class MetricSurvey:
     def bound(self) -> float:
         return math.sqrt(self.numbers + bool(self.cells))
 
+    @property
+    def width(self) -> int:
+        return self.numbers + self.cells
+
+    def longest(self, width: int) -> float:
+        return self.bound
+
     def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.measured(self.most), data.declared, rng)
 
+    def exact_sum(self, data: Asked) -> Tensor:
+        return bounded_sum(data.measured(self.most), self.width, self.bound)
+
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
         """From what each sample counts with, some at a time."""
-        return noisy_mean(vectors, self.numbers + self.cells, self.bound, self, size, rng)
-
-    def combined(self, answers: Mapping[int, Tensor], declared: Sequence[int]) -> tuple[Tensor, int, float]:
-        """The mean over all who answered, of how many samples it is, and the deviation of the noise in each of its numbers."""
-        known = sum(declared[client] for client in answers)
-        mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
-        return mean, known, self.multiplier * self.bound * math.sqrt(len(answers)) / known
+        return noisy_mean(vectors, self.width, self.bound, self, size, rng)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dpfl.errors import DpflError
+from dpfl.lazy import torch
 from dpfl.privacy.clip import Clip, NoClip, Quantile
 from dpfl.privacy.events import REPLACE, Event, gaussian
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
@@ -67,7 +68,10 @@ class Release:
         if isinstance(self._kind, BandedNoise) != isinstance(self.sampling, Cyclic):
             raise DpflError("Noise that later rounds take back needs clients in fixed turns, and they need such noise.")
         if self.shared_by is not None and self.clip.adapts_to == "count":
-            raise DpflError("Quantile clipping needs its noise at the server; choose noise = 'server' or a fixed clip.")
+            raise DpflError(
+                "Quantile clipping needs its noise at the server, or privacy.aggregation = 'secure'; choose noise = 'server' "
+                "for both, or a fixed clip."
+            )
         if self.whole_run and (self.clip.adapts_to or self.shared_by):
             raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
         if self.sums is not None:
@@ -96,9 +100,10 @@ class Release:
             raise DpflError(
                 "In a secure sum the clip must bound what the noise is added to; choose a flat one, or variant = 'sound'."
             )
-        if self.clip.adapts_to:
+        if self.clip.adapts_to not in ("", "count"):
             raise DpflError(
-                "A secure sum needs one clip for all rounds; choose a fixed one, or set privacy.aggregation = 'plain'."
+                "A clip that follows public clients is not made for secure sums; choose a fixed one, or a quantile, or set "
+                "privacy.aggregation = 'plain'."
             )
 
     @property
@@ -222,6 +227,21 @@ class Release:
     def outward(self, vector: Tensor) -> Tensor:
         """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
         return self.noise.outward(vector) if isinstance(self.noise, HaarNoise) else vector
+
+    @property
+    def count_unit(self) -> float | None:
+        """In a secure sum whose clip follows a count: what one of the count is beside the vector, so that noise of the vector's
+        deviation on it is the noise of the count. None where nothing is counted."""
+        return self.deviation() / self.clip.count_noise if self.sums and isinstance(self.clip, Quantile) else None
+
+    def into_sum(self, vector: Tensor, inside: bool | None = None) -> Tensor:
+        """What a unit adds to a secure sum: its clipped vector, and where they are counted b - 1/2 beside it, 0 if it was not
+        drawn (`inside` is None). All of it is one vector, which a unit moves by its deviation over the multiplier at most."""
+        unit = self.count_unit
+        if unit is None:
+            return self.outward(vector)
+        counted = torch.tensor([0.0 if inside is None else (inside - 0.5) * unit], dtype=torch.float64)
+        return torch.cat([self.outward(vector).double(), counted])
 
     def inward(self, total: Tensor) -> Tensor:
         return self.noise.inward(total) if isinstance(self.noise, HaarNoise) else total

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import numpy as np
+
 from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.histogram import Survey
+from dpfl.privacy.histogram import Asked, Survey
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.whole_sums import Whole, WholeSum
 
+Mean: TypeAlias = MeanSurvey | ColumnSurvey | MetricSurvey
+"""A mean over all samples, which a sum over clients gives as well as their single answers."""
 AnySurvey: TypeAlias = Survey | MeanSurvey | ColumnSurvey | MetricSurvey
+
+
+def answers_of(survey: Mean, shared: Shared, width: int, bound: float, clients: int) -> WholeSum:
+    """How clients send what their samples answer with, `width` numbers, for a server that sees the sum over them only."""
+    return WholeSum(shared.share(survey.multiplier * survey.longest(width)), bound, clients)
+
+
+def shared_answer(survey: Mean, shared: Shared, data: Asked, bound: float, clients: int, rng: np.random.Generator) -> Whole:
+    """A client's part of that sum: over its samples, with its share of the noise."""
+    total = survey.exact_sum(data)
+    return answers_of(survey, shared, len(total), bound, clients).numbers(total.numpy(), rng)

@@ -69,6 +69,12 @@ def sentences(found: Tradeoff) -> Iterator[str]:
         yield f"That is {chosen.samples(max(question.sizes)):.0f} samples a round for the largest client."
         if question.delta * max(question.sizes) >= 1:
             yield f"Lower delta: {question.delta:g} is not below one over the largest client's samples."
+    if question.shared and found.on_the_mean:
+        alone = found.on_the_mean * question.shared.unknown**0.5
+        yield (
+            f"Noise a step on the mean over all clients, under secure aggregation: {found.on_the_mean:.3g} for clip 1; "
+            f"{alone:.3g} if every client added all of it."
+        )
     bought = ", ".join(f"{count} by {name}" for name, count in found.bought.items())
     yield f"Iterations that this noise buys within epsilon: {bought}."
     yield "Assumed: " + " ".join(found.assumptions)

@@ -299,6 +299,8 @@ class Accounts:
                 "secure aggregation: more colluders, or a server that sees single clients, find a share of the noise only"
             )
             facts.append("who answers, and how fast, does not depend on the data")
+            if self.algorithm.weights.survey:
+                facts.append("the label shares that weights are made of are each client's own, seen with all of their noise")
         if self.timed and not self.algorithm.steps.adaptive:
             facts.append("when the clock ends the run does not depend on the data")
         if isinstance(randomness, Keyed):

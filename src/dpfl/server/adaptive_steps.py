@@ -37,16 +37,18 @@ class Ali:
     taken from `public` clients, or known beforehand as a number; published it is the slope of `raw` gradients from the new
     model to those that clients came to (the paper), or their last `steps` over that way (its code). Gamma is given, or the
     change of losses by the last step: of `public` clients, or `raw` (the code). `whole_budget` raises tau where it would leave
-    privacy unspent at the last round.
+    privacy unspent at the last round; it is `most` in any case.
     """
 
     formula: Formula = "corrected"
     gamma: str | float = 10.0
     mu: str | float = "released"
     whole_budget: bool = False
+    most: int = MOST_ITERATIONS
     adaptive = True
 
     def __post_init__(self) -> None:
+        check_most(self.most)
         _check_estimate("mu", self.mu, (*ESTIMATES, "paid", "steps"))
         _check_estimate("gamma", self.gamma, ("raw", "public"))
 
@@ -66,13 +68,13 @@ class Ali:
         facts, rounds = now.facts, rounds_of(now)
         mu = now.memory.get("mu") if isinstance(self.mu, str) else self.mu
         gamma = now.memory.get("gamma") if isinstance(self.gamma, str) else self.gamma
-        least = math.ceil(now.left / max(rounds - now.round, 1)) if self.whole_budget else 1
+        least = min(self.most, math.ceil(now.left / max(rounds - now.round, 1))) if self.whole_budget else 1
         if mu is None or gamma is None:
             return least
         T = float(ali_bounds.total_iterations(max(now.tau, 1), rounds, now.iterations))
         B = max(1, int(min(facts.batches))) if self.formula == "code" else min(facts.batches)
         inputs = AliInputs(float(mu), facts.clip, float(gamma), facts.multiplier, facts.parameters, B, T, facts.rate)
-        return max(least, ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula))
+        return max(least, min(self.most, ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula)))
 
     def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._gamma(seen) | self._mu(seen, memory)
@@ -96,7 +98,7 @@ class Ali:
         return slope("mu", seen, memory)
 
     def total(self, rounds: int) -> int:
-        return (MOST_ITERATIONS + self.extra) * rounds
+        return (self.most + self.extra) * rounds
 
     def notes(self, memory: Mapping[str, Tensor]) -> Sequence[str]:
         return ()
@@ -109,16 +111,19 @@ class Als:
 
     (13) is defined where its own phi, omega (1 - beta eta / 2) - sigma^2 d / lambda^2, is above 0, with omega the inverse
     square of the way to the optimum and lambda the least loss above it, which Theorem 2 has below 1; both are given.
+    tau is `most` in any case.
     """
 
     phi: float = 5e-5
     estimates: str = "released"
     omega: float = 1.0
     lam: float = 1.0
+    most: int = MOST_ITERATIONS
     adaptive = True
     extra = 0
 
     def __post_init__(self) -> None:
+        check_most(self.most)
         _check_estimate("estimates", self.estimates, ESTIMATES)
         check_range("omega", self.omega, 0, strict=True)
         check_range("lam", self.lam, 0, strict=True)
@@ -137,7 +142,8 @@ class Als:
             return 1
         inputs = _als_inputs(now.facts, found)
         theorem = self._theorem(inputs)
-        return als_bounds.best_tau(inputs, max(now.tau, 1), rounds, now.iterations, now.left, theorem, self.phi).tau
+        best = als_bounds.best_tau(inputs, max(now.tau, 1), rounds, now.iterations, now.left, theorem, self.phi)
+        return min(self.most, best.tau)
 
     def _theorem(self, inputs: AlsInputs) -> Theorem2:
         return Theorem2(als_bounds.phi_of_theorem(self.omega, self.lam, inputs), self.lam)
@@ -187,7 +193,7 @@ class Als:
         return kept | {"estimates": estimates}
 
     def total(self, rounds: int) -> int:
-        return MOST_ITERATIONS * rounds
+        return self.most * rounds
 
 
 def _als_inputs(facts: Facts, estimates: Tensor) -> AlsInputs:
@@ -228,6 +234,11 @@ def _step_slope(seen: Seen) -> float:
 
 def _number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
+
+
+def check_most(most: int) -> None:
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ITERATIONS:
+        raise DpflError(f"The most local steps a round (most_tau) is a whole number from 1 to {MOST_ITERATIONS}, not {most!r}.")
 
 
 def _check_estimate(what: str, estimate: str | float, known: tuple[str, ...]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,27 +15,20 @@ from dpfl.node.task import Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.clip import ShareOfMean, adapted
-from dpfl.privacy.randomness import scoped
+from dpfl.privacy.columns import ColumnSurvey
+from dpfl.privacy.mean import Answered
 from dpfl.privacy.release import Upload
-from dpfl.privacy.surveys import AnySurvey
-from dpfl.server.aggregate import (
-    correlated_sum,
-    fault,
-    mean,
-    noisy_inside_fraction,
-    noisy_sum,
-    release_name,
-    usable,
-    weighted_sum,
-)
+from dpfl.privacy.surveys import AnySurvey, Mean
+from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
 from dpfl.server.clock import Clock
+from dpfl.server.debits import debited
 from dpfl.server.kept import Kept
 from dpfl.server.schedules import counted_alike
 from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
 from dpfl.server.steps import Seen, Situation, chosen
-from dpfl.server.summing import Add, RoundSum, plain
+from dpfl.server.summing import Add, AnswerSum, RoundSum, plain
 from dpfl.server.weights import found
 
 
@@ -196,10 +188,11 @@ class Coordinator:
         for asked, span in ((self.algorithm.centre, layout.centre), (self.algorithm.columns, layout.paid)):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
-            said = self._answers(asked, [client for client in range(len(declared)) if not own or self._left(client) > 0])
-            if answers := {client: torch.from_numpy(answer) for client, answer in said.items()}:
+            able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
+            width = asked.width if isinstance(asked, ColumnSurvey) else span.stop - span.start
+            if said := self._mean(asked, able, declared, width):
                 self.state.vector = self.state.vector.clone()
-                self.state.vector[span] = asked.combined(answers, declared)
+                self.state.vector[span] = asked.combined(said)
 
     def measure(self) -> None:
         """After the last round, once: how good the model is at the clients, by a release that they pay for."""
@@ -207,23 +200,44 @@ class Coordinator:
         if asked is None or METRIC in state.memory:
             return
         sizes = self.federated.held_out or self.federated.declared
-        answers = {client: torch.from_numpy(said) for client, said in self._answers(asked, range(len(sizes))).items()}
+        said = self._mean(asked, range(len(sizes)), sizes, asked.width)
         self.stopped_by = ended
-        if answers:
-            mean, units, noise = asked.combined(answers, sizes)
-            state.memory[METRIC] = torch.cat([torch.tensor([units, noise]).double(), mean])
+        if said:
+            state.memory[METRIC] = torch.cat([torch.tensor([said.units, said.noise]).double(), said.mean])
+
+    def _mean(self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int) -> Answered | None:
+        """What clients of these sizes say together, from the answer of each or from the sum of them, if anything."""
+        if self.algorithm.sums is None:
+            answers = {client: torch.from_numpy(said) for client, said in self._answers(survey, clients).items()}
+            return Answered.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
+        sums, least = AnswerSum(survey, self.algorithm.sums, width, sizes), self.algorithm.sums.survivors
+        if len(clients) < least:
+            return None
+        replies = self._asked(survey, clients, sums)
+        sent = {reply.client: reply.numbers for reply in replies if reply.numbers is not None and not sums.fault(reply)}
+        if replies and len(sent) < least:
+            self.lost.append(f"{self._when(survey)}: {len(sent)} clients answered of {least}, so nothing was opened")
+        return sums.answered(sent, self._add, self.state.round) if len(sent) >= least else None
 
     def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
-        """By client; who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
+        return {reply.client: reply.raw["answer"] for reply in self._asked(survey, clients) if reply.raw is not None}
+
+    def _asked(self, survey: AnySurvey, clients: Sequence[int], sums: AnswerSum | None = None) -> list[Reply]:
+        """Who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
         if not self._send(len(clients)):
-            return {}
-        order, when = self._order(clients, 0, self.state.clients, survey), "before round 1"
+            return []
+        order = self._order(clients, 0, self.state.clients, survey)
+        if sums:
+            order = replace(order, tasks=tuple(replace(task, summed=sums.asked) for task in order.tasks))
         if survey is self.algorithm.metric:
-            order, when = replace(order, vector=self.state.model), "after the last round"
+            order = replace(order, vector=self.state.model)
         replies = self._probe(order)
-        silent = [reply for reply in replies if reply.raw is None]
-        self.lost += [f"{when}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
-        return {client: raw["answer"] for client, raw in said(replies).items()}
+        silent = [reply for reply in replies if reply.refused or reply.failed]
+        self.lost += [f"{self._when(survey)}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
+        return replies
+
+    def _when(self, survey: AnySurvey) -> str:
+        return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:
         """The same steps at clients whose data is public, without noise: what they say of it may be said exactly."""
@@ -290,7 +304,8 @@ class Coordinator:
             update = opened
         elif self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
-            randomness = self._debit_federation(total, sum(reply.inside for reply in good))
+            inside = sum(reply.inside for reply in good)
+            randomness = debited(self.federated, state, total, inside, self._left_to_plan, self._randomness)
             update = self._noisy(total, len(good), randomness).div_(self._divisor)
             self._adapt_quantile(good, randomness)
         else:
@@ -309,9 +324,13 @@ class Coordinator:
             self.lost.append(f"round {self.state.round + 1}: {len(good)} clients are left of {least}, so nothing was opened")
             return None
         sent = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
-        found = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
+        found, count = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
         share = float(sum(self._weights[reply.client] for reply in good))
-        return found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
+        found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
+        if count is not None:
+            fraction = count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
+            self.state.clients = replace(self.state.clients, clip=adapted(self.state.clients.clip, fraction))
+        return found
 
     @property
     def _divisor(self) -> float:
@@ -351,24 +370,6 @@ class Coordinator:
         good, lost = usable(replies, self.state.round + 1, faulty)
         self.lost += lost
         return good
-
-    def _debit_federation(self, total: Tensor, inside: int) -> Randomness:
-        """Client level: the whole federation pays for the round, whoever was drawn, before the noisy sum exists.
-
-        A round that is made again after a crash is the same release only if the same sum and count come out, to get the same
-        noise: these name it, and key its noise.
-        """
-        ledger, state = self.federated.ledger, self.state
-        assert ledger is not None
-        name = release_name(state.clients, state.vector, total, inside)
-        fresh = "" if self._randomness.repeatable else secrets.token_hex(16)
-        place = f"{self.federated.run}/{state.round}"
-        entry = f"{place}/{name}{fresh}"
-        if state.clients.whole_run:  # rounds that are made again, and come out otherwise, are of another release of them all
-            entry = f"{self.federated.run}/all rounds/{ledger.made_before(place, name + fresh)}"
-        event = state.clients.event(len(self.federated.declared))
-        ledger.debit(self.federated.run, entry, event, 1, self.federated.limit, self._left_to_plan)
-        return scoped(self._randomness, name)
 
     def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
         """Only after the noisy sum is made with the level that the clients used."""

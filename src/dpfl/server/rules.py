@@ -188,7 +188,8 @@ SUMS: tuple[Rule, ...] = (
     (
         lambda a: a.sums and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1),
         "In a secure sum a client's noise is a share only, and a second local step would follow values that carry no more than "
-        "that, for which there is no proof: set algorithm.tau = 1 (a system that chooses tau itself cannot).",
+        "that, for which there is no proof here (Heikkila, TMLR 2025, arXiv 2407.19286, treats such steps): set algorithm.tau "
+        "= 1, or algorithm.most_tau = 1 where a system chooses tau itself.",
     ),
     (
         lambda a: a.sums and a.scale == "step" and a.clients.sampling != All(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +14,9 @@ from dpfl.lazy import torch
 from dpfl.models import Layout
 from dpfl.node.task import Reply, Summed
 from dpfl.privacy import Release
+from dpfl.privacy.mean import Answered
 from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.surveys import Mean, answers_of
 from dpfl.privacy.whole_sums import Whole, WholeSum
 from dpfl.secagg import At, Group, Member, Opened, Sum
 from dpfl.secagg.shares import added_bytes
@@ -45,9 +48,11 @@ class Masked:
         for member in self._members.values():
             member.meet(cards)
         self._session = next(iter(self._members.values())).session
+        self._attempts: dict[int, int] = {}
 
     def __call__(self, round: int, numbers: Mapping[int, Whole]) -> Whole:
-        here, first = At(self._session, round), next(iter(numbers.values()))
+        self._attempts[round] = self._attempts.get(round, -1) + 1  # a round may have sums of answers before its own
+        here, first = At(self._session, round, self._attempts[round]), next(iter(numbers.values()))
         sum = Sum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
@@ -87,7 +92,7 @@ class RoundSum:
 
     @classmethod
     def of_updates(cls, release: Release, clients: int) -> RoundSum:
-        return cls(release, (1.0,) * clients, 1.0, release.clip.level)
+        return cls(release, (1.0,) * clients, 1.0, max(release.clip.level, (release.count_unit or 0.0) / 2))
 
     @property
     def whole(self) -> WholeSum:
@@ -101,21 +106,56 @@ class RoundSum:
         return layout.trainable if self.steps else layout.size
 
     def sent(self, layout: Layout) -> int:
-        """How many numbers a client sends: an update, or its coefficients."""
-        return len(self.release.outward(torch.zeros(self.size(layout))))
+        """How many numbers a client sends: an update, or its coefficients, and a count where the clip follows one."""
+        return len(self.release.into_sum(torch.zeros(self.size(layout))))
 
     def traffic(self, layout: Layout) -> int:
         """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds where nobody is missing."""
         return 4 * layout.size + self.whole.bits // 8 * self.sent(layout) + added_bytes(len(self.scales))
 
     def fault(self, reply: Reply, layout: Layout) -> str:
-        sent = reply.numbers
-        if sent is None or sent.shape != (self.sent(layout),) or sent.dtype != np.dtype(self.whole.kind):
-            return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
-        return ""
+        return fault(reply, self.sent(layout), self.whole)
 
-    def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> Tensor:
-        """The weighted sum of the updates, as a vector of the model."""
-        found, total = torch.zeros(layout.size), self.whole.total(add(round, sent)) * self.factor
-        found[: self.size(layout)] = self.release.inward(torch.from_numpy(total))
-        return found
+    def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> tuple[Tensor, float | None]:
+        """The weighted sum of the updates, as a vector of the model, and the sum of b - 1/2 where the clip follows it."""
+        found, total = torch.zeros(layout.size), torch.from_numpy(self.whole.total(add(round, sent)))
+        unit, count = self.release.count_unit, None
+        if unit is not None:
+            total, count = total[:-1], float(total[-1]) / unit
+        found[: self.size(layout)] = self.release.inward(total * self.factor)
+        return found, count
+
+
+@dataclass(frozen=True)
+class AnswerSum:
+    """The sum, over clients with these declared sizes, of what their samples answer a question with, `width` numbers each."""
+
+    survey: Mean
+    shared: Shared
+    width: int
+    declared: Sequence[int]
+
+    @property
+    def whole(self) -> WholeSum:
+        bound = self.survey.longest(self.width) * max(self.declared)
+        return answers_of(self.survey, self.shared, self.width, bound, len(self.declared))
+
+    @property
+    def asked(self) -> Summed:
+        return Summed(1.0, self.whole.bound, self.whole.clients)
+
+    def fault(self, reply: Reply) -> str:
+        return fault(reply, self.width, self.whole)
+
+    def answered(self, sent: Mapping[int, Whole], add: Add, round: int) -> Answered:
+        """The mean over the samples of all whose numbers arrived; what is in it of the noise is every one's share."""
+        known = sum(self.declared[client] for client in sent)
+        mean = torch.from_numpy(self.whole.total(add(round, sent)) / known)
+        return Answered(mean, known, self.whole.share * math.sqrt(len(sent)) / known)
+
+
+def fault(reply: Reply, size: int, whole: WholeSum) -> str:
+    sent = reply.numbers
+    if sent is None or sent.shape != (size,) or sent.dtype != np.dtype(whole.kind):
+        return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"
+    return ""
