@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
 from dpfl.audit import Finding, Report, audit
 from dpfl.audit.games import GAMES
 from dpfl.audit.inversion import invert
+from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.statement import rounded_up
 from dpfl.report.inversion import draw
 
@@ -30,6 +32,24 @@ debits and sends. It can refute a guarantee and never prove one: *consistent* me
   model far less is left of it.
 
 ## Every system
+
+| system | variant | unit | of | claimed | proven | measured | verdict | largest of 20 |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+SUMS = Shared(8, 1)
+SECURE = (
+    ("fedavg-dp", "tau=1"),
+    ("auto",),
+    ("ali-dpfl", "most_tau=1"),
+    ("dyn-dp-sgd", "tau=1"),
+    ("dp-sgd-wav", "tau=1"),
+    ("dp-fedavg", "cohort=5"),
+    ("dp-fedavg", 'clipping="quantile"', "count_noise=1.0"),
+    ("dp-fedavg-wav",),
+)
+SUMS_HEAD = """
+The same under secure aggregation, with m = 8 survivors and t = 1 colluder (`dpfl audit EXPERIMENT` with `privacy.aggregation = "secure"`):
 
 | system | variant | unit | of | claimed | proven | measured | verdict | largest of 20 |
 |---|---|---|---|---|---|---|---|---|
@@ -58,6 +78,7 @@ ABOUT = """
 | leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
 | books | real rounds with ledgers; what left against what was debited, whether two releases share their noise, and whether a round that is made again after a crash is the same to the last bit, or paid again | in order, or *broken* |
 | noise | blank data, so that releases of 65,536 numbers are noise and nothing else, half the replies of a round lost: is it as much as is stated, and does any of it come again, at any shift, within a release or in another round, client or run | in order, or *broken* |
+| masks | the protocol of secure sums by real members, all numbers 0: what they send over two rounds, the seeds that they open, the sum with one of them missing, and a server that shows fewer survivors than are needed | in order, or *broken* |
 | batches | batches read off updates without noise, cohorts as a prepared run orders them: sizes, how often each comes, who comes twice running or in several steps of a round, against independent draws; and whether a seed, or the system, changes them | in order, or *broken* |
 | movement | next to no noise: how far one unit moves what is released, by known extremes and a search over data, for each client in turn where a server weighs them | in order, or *broken* |
 | whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
@@ -65,6 +86,9 @@ ABOUT = """
 | canary clients | clients that send random directions (Andrew et al. 2023) | an estimate |
 | membership | training and other samples told apart by the final model: loss threshold, likelihood ratio with shadow models | true positives at low false positive rates beside the ceiling of the proven epsilon; no bound |
 | inversion | the image that a curious server rebuilds from one client's update | pictures |
+
+Under secure aggregation the adversary is the server with t clients: it sees what is left of a sum over m clients when these take away what they sent.
+All games are played on such sums, by the code that makes the numbers and their shares of the noise.
 
 Thresholds, detectors and canaries are chosen on draws of their own and judged on fresh ones. mu is a bound where noise is
 Gaussian, which that of every release here is. Tests of chance (noise, batches) have fixed thresholds, at 7.5 deviations: fair draws
@@ -103,6 +127,25 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | draw cohorts from a known seed; prepare a system run with a known seed | `batches` |
 | count the shares of lost replies, where clients add the noise | `noise` |
 
+Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
+
+| fault | caught by |
+|---|---|
+| leave out a share of the noise (one client of seven adds none; steps, and the sum of a round) | `noise` |
+| count colluders among those who hide (m in the place of m - t) | `noise` |
+| count the noise of the missing (all clients in the place of m) | `noise` |
+| halve the noise, or halve the shares | `one release` |
+| halve the shares of an answer | `survey` |
+| count ten times as much beside the vector, for a quantile clip | `one release` |
+| drop the clip | `movement` |
+| send the same numbers again, after a crash; forget a debit | `books` |
+| reuse a noise key, in another round | `noise` |
+| let all clients have one coin, where they draw themselves | `batches` |
+| reuse the masks of pairs, or reuse all masks, in another round | `masks` |
+| leave a number unmasked | `masks` |
+| open below the least number of survivors | `masks` |
+| leave the masks of the missing in the sum | `masks` |
+
 What is still not caught: noise that repeats in fewer than some 2,000 of 65,536 numbers, or at no fixed shift; less than some 2 % of
 the deviation missing; what goes wrong after the third round only, with empty batches, or with samples that are not finite (tests of
 their own hold the last two); noise from a seed that an adversary knows by other ways than trying (a `Keyed` run says so in its statement);
@@ -121,9 +164,19 @@ def main() -> None:
             report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
             rows.append(_row(name, report, _largest(report, made) if variant == "sound" and report.findings else ""))
             shown += [_leak(name, finding) for finding in report.findings if finding.game == "leaks" and finding.measured]
+    secure = [_row(f"{name}`, `{', '.join(words)}" if words else name, *_audited(name, words)) for name, *words in SECURE]
     draw(invert(from_name("fedavg-dp", noise_multiplier=1.0)), DOCS / "inversion.png", "")
-    page = HEAD + "\n".join(rows) + "\n" + TABLE_NOTE + "\n".join(shown) + "\n" + ABOUT
+    page = HEAD + "\n".join(rows) + "\n" + SUMS_HEAD + "\n".join(secure) + "\n" + TABLE_NOTE + "\n".join(shown) + "\n" + ABOUT
     (DOCS / "truth.md").write_text(page)
+
+
+def _audited(name: str, words: list[str]) -> tuple[Report, str]:
+    """Under secure aggregation, with options in words."""
+    print(name, *words, "secure", flush=True)
+    options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
+    made = from_name(name, **options).summed(SUMS)
+    report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
+    return report, _largest(report, made)
 
 
 def _row(name: str, report: Report, largest: str) -> str:

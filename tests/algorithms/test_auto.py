@@ -202,15 +202,15 @@ def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train
     assert spent(tmp_path) == [[1, 3], [], [1, 3]]
 
 
-def test_who_does_not_answer_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
-    answer = Node._answer
+def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
+    answer = Node._questioned
 
     def broken(self, task, *rest):
         if task.client == 1:
             raise OSError("no disk")
         return answer(self, task, *rest)
 
-    monkeypatch.setattr(Node, "_answer", broken)
+    monkeypatch.setattr(Node, "_questioned", broken)
     result = train(tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1)
     assert list(result.lost) == ["before round 1, client 1: it failed (OSError), its own log says why"]
     truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)

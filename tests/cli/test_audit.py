@@ -1,6 +1,7 @@
 """`dpfl audit` on a system, an experiment and a run, for people and as JSON."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,18 @@ def test_a_run_on_a_table_is_audited_with_all_that_its_clients_were_asked(tmp_pa
     assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["multiplier"])
     assert [game["verdict"] for game in found["games"]] == ["consistent", "estimate" if tested else "not testable"]
     assert found["unit"] == "person"
+
+
+def test_an_experiment_and_a_run_with_secure_sums_are_audited_by_what_a_server_sees_of_sums(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    sums = '[privacy]\naggregation = "secure"\nsurvivors = 3\n'
+    file.write_text(EXPERIMENT.replace('name = "fedavg-dp"', 'name = "auto"') + sums)
+    games = ["--game", "one release", "--game", "survey", "--game", "noise", "--game", "masks"]
+    found = told(str(file), *games)
+    assert (found["verdict"], found["noise"]) == ("consistent", "shared")
+    assert [game["verdict"] for game in found["games"]] == ["consistent"] * 4
+    folder = parse(tomllib.loads(file.read_text())).run(out=tmp_path / "run", workers=1).folder
+    assert told(str(folder), "--game", "masks")["verdict"] == "consistent"
 
 
 def test_a_run_that_is_not_finished_is_not_audited(tmp_path: Path) -> None:

@@ -17,16 +17,28 @@ import numpy as np
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.canaries import WITHOUT, Clients, many_canaries
+from dpfl.audit.canaries import LITTLE, WITHOUT, Clients, many_canaries
 from dpfl.audit.chances import TOO_FAR, Checked, count_score, squares_score
+from dpfl.audit.rounds import Ground, linear
 from dpfl.data import IID, tensors
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
-from dpfl.privacy import All, Budget, FixedSize, Flat, Gaussian, Keyed, PoissonSize, Release
+from dpfl.node.task import Local, Summed, Task
+from dpfl.privacy import (
+    All,
+    Budget,
+    FixedSize,
+    Flat,
+    Gaussian,
+    Keyed,
+    PoissonSize,
+    Randomness,
+    Release,
+    SystemEntropy,
+)
 from dpfl.privacy.sampling import Cyclic, Sampling
 from dpfl.run.prepare import prepare
 from dpfl.run.recorder import Silent
@@ -38,6 +50,9 @@ DRAWN = 12
 
 SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
 """Rounds of one step, rounds of several, how many those have, and rounds of cohorts."""
+
+COINS, FEW = 100, 20
+"""Rounds in which clients draw for themselves, and of how many of them at least."""
 
 
 def by_chance(sampling: Sampling) -> bool:
@@ -53,20 +68,21 @@ def batches(algorithm: Algorithm, seed: int = 0) -> Checked:
     clients = many_canaries(algorithm, count, np.ones(count, dtype=bool))
     node = clients.node(Keyed(seed))
     other = clients.node(Keyed(seed + 1))
+    each = 1 if release.sums else STEPS  # a secure sum is of one step
     try:
         unit = _update(clients, node, 0, 1, All())
         single, several, again = (
             np.stack([_update(clients, at, first + round, steps) / unit for round in range(rounds)])
-            for at, first, rounds, steps in ((node, 0, SINGLE, 1), (node, SINGLE, SEVERAL, STEPS), (other, 0, 20, 1))
+            for at, first, rounds, steps in ((node, 0, SINGLE, 1), (node, SINGLE, SEVERAL, each), (other, 0, 20, 1))
         )
     finally:
         node.close()
         other.close()
     drawn = [_whole(counts) for counts in (single, several, again)]
     scores = fairness(drawn[0], rate, isinstance(release.sampling, FixedSize))
-    scores["samples over the steps of a round"] = _within(drawn[1], rate, STEPS)
+    scores["samples over the steps of a round"] = _within(drawn[1], rate, each)
     known = ["batches are the same whatever the seed"] if np.array_equal(drawn[0][:20], drawn[2]) else []
-    return _judged(f"{SINGLE} batches, and {SEVERAL} rounds of {STEPS}, of {count} samples", scores, known)
+    return _judged(f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known)
 
 
 def cohorts(sampling: Sampling, seed: int = 0) -> Checked:
@@ -81,6 +97,35 @@ def cohorts(sampling: Sampling, seed: int = 0) -> Checked:
             "cohorts from the system's entropy are the same every time: whoever knows them gains all that sampling gave"
         )
     return _judged(f"{ROUNDS} cohorts of {count} clients", fairness(keyed, rate, isinstance(sampling, FixedSize)), known)
+
+
+def coins(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to no noise."""
+    keyed = _coins(algorithm, Keyed(seed), COINS)
+    other, fresh, anew = (_coins(algorithm, source, 20) for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy()))
+    known = ["clients draw the same whatever the seed"] if np.array_equal(keyed[:20], other) else []
+    if np.array_equal(fresh, anew):
+        known.append("clients draw the same from the system's entropy every time")
+    count = keyed.shape[1]
+    rate = algorithm.clients.sampling.expected(count) / count
+    return _judged(f"{COINS} rounds of {count} clients that draw themselves", fairness(keyed, rate, False), known)
+
+
+def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
+    """Who trained in each round, as 0 and 1, at real nodes."""
+    sampling = algorithm.clients.sampling
+    count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
+    rows = torch.zeros(1, dtype=torch.int64)
+    ground = Ground(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
+    release = replace(algorithm.clients.fitted((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
+    task = Task(0, 0, 1, Local(SGD(1.0)), release, summed=Summed(1.0, 1.0, count))
+    whole, vector, node = release.whole_sum(1.0, count), ground.flat().read(), Node(ground.site(randomness))
+    try:
+        with one_thread():
+            sent = [[node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)] for r in range(rounds)]
+    finally:
+        node.close()
+    return np.array([[float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None] for row in sent])
 
 
 def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
@@ -127,7 +172,8 @@ def _update(clients: Clients, node: Node, round: int, steps: int, sampling: Samp
     """Of the client that has all samples, after steps of plain descent: two weights a sample, of which one is enough."""
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
-    samples = replace(task.samples, sampling=sampling or task.samples.sampling, noise=None, realised=False)
+    samples = replace(task.samples, sampling=sampling or task.samples.sampling, realised=False)
+    samples = samples.with_noise(LITTLE) if samples.sums else replace(samples, noise=None)
     bare = replace(task, steps=steps, samples=samples, local=Local(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]

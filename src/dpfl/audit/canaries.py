@@ -11,14 +11,18 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.one_release import population_for
 from dpfl.audit.rounds import Ground, linear
+from dpfl.audit.sums import beside, room
 from dpfl.engines import one_thread
 from dpfl.node.node import Node
 from dpfl.node.task import Task
-from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness
+from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
 from dpfl.server.steps import Fixed
 
 DECLARED = 1_000_000
 """A declared size so large that steps hardly move the model, and a canary's gradient stays what it was."""
+
+LITTLE = 1e-7
+"""Noise, as a multiplier, that leaves what it is added to as it is."""
 
 INPUTS = 8
 WITH, WITHOUT = 0, 1
@@ -51,7 +55,10 @@ class Clients:
 
     def task(self, round: int, client: int) -> Task:
         made = self.algorithm
-        return Task(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
+        task = Task(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
+        if made.sums is None or made.samples is None:
+            return task
+        return replace(task, summed=room(made.samples.clip.level * self.ground.declared[client], made.sums))
 
     def node(self, randomness: Randomness) -> Node:
         return Node(self.ground.site(randomness))
@@ -66,9 +73,21 @@ class Clients:
         return updates[WITH] - updates[WITHOUT]
 
     def update(self, node: Node, task: Task) -> np.ndarray:
-        update = node.work(task, self.vector).update
-        assert update is not None
-        return update.numpy().copy()  # its memory may be used again
+        reply = node.work(task, self.vector)
+        if task.summing and task.summing.sums and task.summed and reply.numbers is not None:
+            rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+            whole = task.summing.whole_sum(task.summed.bound, task.summed.clients)
+            total = beside(whole, task.summing.sums, reply.numbers, rng)
+            return self._as_update(task, task.summing, total)
+        assert reply.update is not None
+        return reply.update.numpy().copy()  # its memory may be used again
+
+    def _as_update(self, task: Task, release: Release, total: np.ndarray) -> np.ndarray:
+        """What a step of one client would be, if the sum were its own."""
+        moved, size = release.inward(torch.from_numpy(total)).numpy(), self.ground.declared[task.client]
+        update = np.zeros(len(self.vector))
+        update[: len(moved)] = -task.local.optimiser.rate * moved / release.sampling.expected(size)
+        return update
 
     def played(self, node: Node, client: int, first: int, rounds: int) -> np.ndarray:
         """What the server sees of a client in these rounds: (rounds, parameters)."""
@@ -79,7 +98,9 @@ class Clients:
 def silent(task: Task) -> Task:
     """The same work without noise; where noise was in the steps, all samples are drawn in each."""
     samples, upload = task.samples, task.upload
-    if samples and samples.private:
+    if samples and samples.private and samples.sums:
+        samples = replace(samples, sampling=All()).with_noise(LITTLE)
+    elif samples and samples.private:
         samples = replace(samples, sampling=All(), noise=None)
     return replace(task, samples=samples, upload=replace(upload, noise=None) if upload else None)
 

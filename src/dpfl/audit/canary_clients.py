@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from dpfl.audit.bounds import Measured, epsilon_of
+from dpfl.audit.sums import clients_for, seen
 from dpfl.node.task import Reply
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.clip import clip_vector
+from dpfl.privacy.shared_noise import Shared
 from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 DIMENSION = 4096
@@ -30,12 +32,23 @@ def canary_clients(release: Release, rounds: int, delta: float, randomness: Rand
     for number in range(rounds):
         replies = [Reply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
         noise = randomness.generator("canary clients noise", number)
-        summed = _with_shares(fitted, weighted_sum(replies, torch.ones(population), DIMENSION), len(replies), noise)
+        exact = weighted_sum(replies, torch.ones(population), DIMENSION)
+        if fitted.sums:
+            total += _in_a_sum(fitted, fitted.sums, exact, population, noise)
+            continue
+        summed = _with_shares(fitted, exact, len(replies), noise)
         total += noisy_sum(summed, len(replies), fitted, noise)
     cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
     mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
     how = f"estimate: cosines of {population} canary clients over {rounds} rounds"
     return Measured(epsilon_of(mu, delta), None, population, how, mu)
+
+
+def _in_a_sum(release: Release, shared: Shared, total: torch.Tensor, population: int, rng: np.random.Generator) -> torch.Tensor:
+    """With the shares of the fewest who are left and do not collude."""
+    sent = release.outward(total).numpy()
+    whole = release.whole_sum(release.clip.level * population, clients_for(shared))
+    return release.inward(torch.from_numpy(seen(whole, shared, sent, rng))).float()
 
 
 def _with_shares(release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator) -> torch.Tensor:

@@ -9,12 +9,13 @@ from functools import cached_property
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit import attacks, inversion
-from dpfl.audit.batches import batches, by_chance, cohorts
+from dpfl.audit.batches import batches, by_chance, cohorts, coins
 from dpfl.audit.books import books
 from dpfl.audit.bounds import Measured
 from dpfl.audit.canary_clients import canary_clients
 from dpfl.audit.chances import Checked
 from dpfl.audit.leaks import leaks
+from dpfl.audit.masks import masks
 from dpfl.audit.movement import movement
 from dpfl.audit.noises import noises
 from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
@@ -111,7 +112,9 @@ def play_survey(setting: Setting) -> Finding | str:
     found = []
     for survey in asked:
         persons = setting.algorithm.unit == "person"
-        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons)
+        measured = one_answer(
+            survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, setting.algorithm.sums
+        )
         found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
     return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
@@ -135,9 +138,16 @@ def play_batches(setting: Setting) -> Finding | str:
     made = setting.algorithm
     if made.scale == "step" and made.samples and by_chance(made.samples.sampling):
         return _checked("batches", "a run", batches(made, setting.seed))
+    if made.scale == "round" and by_chance(made.clients.sampling) and made.sums:
+        return _checked("batches", "a run", coins(made, setting.seed))
     if made.scale == "round" and by_chance(made.clients.sampling):
         return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
     return "nothing is gained by chance: everyone takes part, every time or in turns"
+
+
+def play_masks(setting: Setting) -> Finding | str:
+    sums = setting.algorithm.sums
+    return _checked("masks", "a run", masks(sums)) if sums else "the server sees every client by itself"
 
 
 def play_movement(setting: Setting) -> Finding:
@@ -225,6 +235,7 @@ GAMES: dict[str, Callable[[Setting], Finding | str]] = {
     "leaks": play_leaks,
     "books": play_books,
     "noise": play_noise,
+    "masks": play_masks,
     "batches": play_batches,
     "movement": play_movement,
     "whole run": play_whole_run,

@@ -52,7 +52,9 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Rebuilt:
     y = source.y[[image, image]]
     held = _batch(algorithm)
     rows = torch.tensor([0] + [1] * (held - 1))
-    ground = Ground(MODEL, x, y, source.classes, (rows,), (held,), (torch.tensor([0]),))
+    blank = (torch.full((held,), 1),) * (algorithm.sums.survivors - 1 if algorithm.sums else 0)  # others in a secure sum
+    clients = (rows, *blank)
+    ground = Ground(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
     sampled = algorithm if held > 1 else with_everyone(algorithm)
     pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
     return Rebuilt(x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures))

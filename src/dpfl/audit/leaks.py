@@ -18,12 +18,13 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.rounds import Ground, Round, linear, play
+from dpfl.audit.sums import clients_for
 from dpfl.node.task import Reply
 from dpfl.privacy import All, Keyed, Release
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
 
-COUPLED = ("sample noise", "upload noise", "client noise", "server noise")
+COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""
 
 SHOWN_TO_ALL = ("vector", "tau", "samples", "clients")
@@ -80,7 +81,11 @@ class Coupling:
         def carrying(self: Release, total: Tensor, noise: Tensor) -> Tensor:
             return parent.carrying(self, torch.zeros_like(total), noise)
 
-        kind = type(parent.__name__, (parent,), {"noised": noised, "carrying": carrying})
+        def into_sum(self: Release, vector: Tensor, *rest: Any) -> Tensor:
+            coupling.releases += 1
+            return torch.zeros_like(parent.into_sum(self, vector, *rest))
+
+        kind = type(parent.__name__, (parent,), {"noised": noised, "carrying": carrying, "into_sum": into_sum})
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 
 
@@ -101,7 +106,8 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
 
 
 def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
-    """Three clients; the first with one sample more or less, or, where whole clients are protected, with blank ones or others.
+    """Three clients, or as many as a secure sum needs; the first with one sample more or less, or, where whole clients are
+    protected, with blank ones or others.
 
     What differs is large, so that it is clipped, and what it changes cannot be overlooked.
     """
@@ -116,7 +122,9 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
         x[rows[0]] = 0
     public = (rows[4],) if algorithm.asks_public_clips else ()
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
-    grounds = [Ground(linear(16, 3), x, y, 3, (one, *rows[2:4]), (SAMPLES,) * 3, public) for one in first]
+    others = [rows[2 + number % 2] for number in range(clients_for(algorithm.sums, 3) - 1)]
+    declared = (SAMPLES,) * (1 + len(others))
+    grounds = [Ground(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
     return grounds[0], grounds[1]
 
 
@@ -148,15 +156,17 @@ def _first(found: list[Leak]) -> list[Leak]:
 
 
 def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], Any]:
-    """What the adversary sees, by round: the server sees replies and its own state; others see models and settings."""
+    """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum hides) and its own state;
+    others, where it is trusted, see models and settings."""
     seen: dict[tuple[int, str], Any] = {}
+    trusted = algorithm.scale == "round" and not algorithm.sums
     for number, played in enumerate(rounds, start=1):
-        if algorithm.scale != "round":
+        if not trusted:
             for replies in played.replies:
                 said = [(name, value) for reply in replies for name, value in _reply(reply)]
                 seen |= {(number, f"{name}, again" if (number, name) in seen else name): value for name, value in said}
         for part in fields(played.state):
-            visible = part.name in SHOWN_TO_ALL if algorithm.scale == "round" else part.name not in HIDDEN
+            visible = part.name in SHOWN_TO_ALL if trusted else part.name not in HIDDEN
             if visible:
                 seen |= {(number, name): value for name, value in _flat(part.name, getattr(played.state, part.name))}
     return seen
@@ -164,6 +174,8 @@ def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], A
 
 def _reply(reply: Reply) -> Iterator[tuple[str, Any]]:
     for part in fields(reply):
+        if part.name == "numbers":
+            continue
         yield from _flat(f"{part.name} of client {reply.client}", getattr(reply, part.name))
 
 

@@ -13,16 +13,14 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.canaries import Clients, one_canary
+from dpfl.audit.canaries import LITTLE, Clients, one_canary
 from dpfl.audit.chances import Checked
 from dpfl.audit.noises import plain
 from dpfl.audit.rounds import Ground, linear, play
+from dpfl.audit.sums import clients_for
 from dpfl.privacy import FixedSize, Keyed, Release
 from dpfl.privacy.clip import Measuring
 from dpfl.server.steps import Fixed
-
-LITTLE = 1e-7
-"""Noise, as a multiplier, that leaves what it is added to as it is."""
 
 TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
 ROUNDING = 1 + 1e-4
@@ -31,7 +29,8 @@ ROUNDING = 1 + 1e-4
 def movement(algorithm: Algorithm, seed: int = 0) -> Checked:
     """Against what the release states, in the measure of its clip."""
     if algorithm.scale == "round":
-        share, how = max(_of_rounds(algorithm)), f"each of {CLIENTS} clients of unlike sizes in its turn"
+        count = clients_for(algorithm.sums, CLIENTS)
+        share, how = max(_of_rounds(algorithm, count)), f"each of {count} clients of unlike sizes in its turn"
     else:
         share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"
     seen = f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for ({how})"
@@ -68,23 +67,23 @@ def _measured(difference: Tensor, release: Release) -> float:
     return float(clip.norms(difference[None])) if isinstance(clip, Measuring) else float(difference.double().norm())
 
 
-def _of_rounds(algorithm: Algorithm) -> Iterator[float]:
+def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
     """A client far away, or blank: what the weighted sums of one round differ by."""
     made = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
-    for client in range(CLIENTS):
+    for client in range(count):
         sums = []
         for far in (client, None):
-            ground = _clients(far, made.asks_public_clips)
+            ground = _clients(far, count, made.asks_public_clips)
             (played,) = play(made, ground, Keyed(0), 1)
             release = played.asked.tasks[0].clients
-            divisor = release.sampling.expected(CLIENTS) * made.weights.usual(ground.declared)
+            divisor = release.sampling.expected(count) * made.weights.usual(ground.declared)
             sums.append((played.state.vector - ground.flat().read()) * divisor)
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 
 
-def _clients(far: int | None, public: bool) -> Ground:
+def _clients(far: int | None, count: int, public: bool) -> Ground:
     """All blank but one; the last client is the largest, and labels differ from client to client."""
-    sizes = [2 * (client + 1) for client in range(CLIENTS + public)]
+    sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)
     x, y = torch.zeros(sum(sizes), INPUTS), torch.zeros(sum(sizes), dtype=torch.int64)
     for client, held in enumerate(rows):
@@ -94,4 +93,4 @@ def _clients(far: int | None, public: bool) -> Ground:
     if far is not None:
         x[rows[far]] = FAR
         y[rows[far]] = far % 2
-    return Ground(linear(INPUTS), x, y, 2, rows[:CLIENTS], sizes[:CLIENTS], rows[CLIENTS:])
+    return Ground(linear(INPUTS), x, y, 2, rows[:count], sizes[:count], rows[count:])

@@ -20,12 +20,14 @@ from dpfl.audit.canaries import Clients
 from dpfl.audit.chances import TOO_FAR, Checked, largest_correlation, squares_score
 from dpfl.audit.leaks import with_everyone
 from dpfl.audit.rounds import Ground, linear, play
+from dpfl.audit.sums import clients_for, left
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local
 from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
 from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.server.steps import Fixed
+from dpfl.server.summing import RoundSum
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform
 
@@ -48,7 +50,7 @@ def noises(algorithm: Algorithm, seed: int = 0) -> Checked:
     """From one seed for some rounds; from another, and from the system, for one."""
     made = plain(algorithm)
     found: list[Noise] = []
-    of = _of_rounds if made.scale == "round" else _of_clients
+    of = _of_clients if made.scale != "round" else _of_sums if made.sums else _of_rounds
     sources = (("seed", Keyed(seed), ROUNDS), ("next seed", Keyed(seed + 1), 1), ("system", SystemEntropy(), 1))
     for name, randomness, rounds in sources:
         found += [Noise(f"{name}, {where}", numbers, made.steps.total(1)) for where, numbers in of(made, randomness, rounds)]
@@ -70,7 +72,7 @@ def plain(algorithm: Algorithm) -> Algorithm:
     return replace(
         made,
         local=Local(SGD(1.0)),
-        steps=Fixed(STEPS if made.scale == "step" else 1),
+        steps=Fixed(STEPS if made.scale == "step" and not made.sums else 1),
         samples=replace(made.samples, realised=False) if made.samples else None,
         clients=_with_given_clip(made.clients),
         weights=Uniform() if survey and not survey.trusted else algorithm.weights,
@@ -124,6 +126,21 @@ def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Ite
         before = played.state.vector
         past = [noise, *past]
         yield f"round {number + 1}", _standard(noise, release, past[1:])
+
+
+def _of_sums(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums over the fewest that may be left of a round, without what the server's own clients sent."""
+    shared = algorithm.sums
+    assert shared is not None
+    count = clients_for(shared)
+    lost = count - shared.survivors
+    for number, played in enumerate(play(algorithm, _blank(count), randomness, rounds, lost=lost)):
+        release = played.asked.tasks[0].clients
+        whole = RoundSum.of_updates(release, count).whole
+        arrived = {reply.client: reply.numbers for reply in played.replies[-1][lost:] if reply.numbers is not None}
+        total = torch.from_numpy(left(whole, shared, arrived))
+        noise = total if release.count_unit is None else total[:-1]
+        yield f"round {number + 1}", _standard(release.inward(noise), release)
 
 
 def stated(release: Release) -> float:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dpfl.audit.bounds import Measured, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
+from dpfl.audit.sums import clients_for, seen
 from dpfl.errors import DpflError
 from dpfl.node.task import Reply
 from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
@@ -19,7 +20,9 @@ from dpfl.privacy.haar_release import HaarNoise
 from dpfl.privacy.matrix_release import BandedNoise
 from dpfl.privacy.release import Upload
 from dpfl.privacy.sampling import Cyclic
+from dpfl.privacy.shared_noise import Shared
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
+from dpfl.server.summing import RoundSum
 
 NAMES = ("first.weight", "second.weight")
 ENDS = (8, 16)
@@ -63,6 +66,8 @@ class Game:
     def moved(self, direction: Tensor) -> np.ndarray:
         """How far the canary moves what is released, where it is drawn."""
         vector, inside = self.canary(direction)
+        if self.release.sums:
+            return self.release.into_sum(vector, inside).double().numpy()
         counted = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
         once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
         return np.concatenate([once * taken for taken in self.turns()])
@@ -89,6 +94,8 @@ def _released(
     sampling = game.release.sampling
     taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
     signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
+    if game.release.sums:
+        return _summed(game.release, game.release.sums, np.outer(signs, game.release.into_sum(vector, inside)), rng)
     totals = torch.from_numpy(signs).float()[:, None] * vector
     sums = _noised(game.release, totals, rng)
     if not isinstance(game.release.clip, Quantile):
@@ -112,9 +119,16 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
     return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
+def _summed(release: Release, shared: Shared, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Every row in a sum over clients, as its server sees it."""
+    bound = RoundSum.of_updates(release, shared.survivors).bound
+    whole = release.whole_sum(bound, clients_for(shared))
+    return seen(whole, shared, totals.ravel(), rng).reshape(totals.shape)
+
+
 def _at_once(release: Release) -> bool:
     """Secure noise grows a little with the length of what it is for."""
-    return isinstance(release.noise, Gaussian) and not release.secure
+    return release.sums is not None or (isinstance(release.noise, Gaussian) and not release.secure)
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:

@@ -91,7 +91,8 @@ def play(
         place = ledgers or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         made, ground = algorithm.fitted(ground.flat().layout).over(rounds, len(ground.clients)), ground.protecting(algorithm)
-        central = _ledgers(made, (FEDERATION,), place).open(0) if made.scale == "round" else None
+        trusted = made.scale == "round" and not made.own_accounts
+        central = _ledgers(made, (FEDERATION,), place).open(0) if trusted else None
         try:
             return _play(made, ground, randomness, rounds, ledgers, central, lost)
         finally:

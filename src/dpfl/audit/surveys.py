@@ -17,17 +17,20 @@ from dpfl.audit.bounds import LARGEST, Measured, SampledGaussian, deviation_at_m
 from dpfl.audit.canaries import WITH, WITHOUT
 from dpfl.audit.distinguish import distinguish
 from dpfl.audit.rounds import Ground, linear
+from dpfl.audit.sums import beside, clients_for, room
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Local, Task
-from dpfl.privacy import All, Keyed, Randomness, Release
+from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.surveys import AnySurvey
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.surveys import AnySurvey, Mean
+from dpfl.server.summing import AnswerSum
 
 Sampled = Survey | MeanSurvey | ColumnSurvey
 """What is asked of the samples themselves."""
@@ -62,16 +65,31 @@ class Question:
             node.close()
 
     def _answer(self, node: Node, task: Task) -> float:
-        raw = node.work(task, self.vector).raw
-        assert raw is not None
-        return self.read(dict(raw))
+        reply = node.work(task, self.vector)
+        if reply.numbers is not None:
+            return self.read({"answer": self._summed(node, task, reply.numbers)})
+        assert reply.raw is not None
+        return self.read(dict(reply.raw))
+
+    def _summed(self, node: Node, task: Task, numbers: np.ndarray) -> np.ndarray:
+        """The mean that a sum over clients gives, of whom the others have nothing but their noise."""
+        assert task.shares is not None
+        assert isinstance(task.survey, Mean)
+        size = self.ground.declared[task.client]
+        whole = AnswerSum(task.survey, task.shares, len(numbers), (size,) * clients_for(task.shares)).whole
+        rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+        return beside(whole, task.shares, numbers, rng) / size
 
 
 def one_answer(
-    survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False
+    survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
+    shared: Shared | None = None,
 ) -> Measured:  # fmt: skip
-    """Of one answer before the first round, of samples or `persons`; the better of two bounds, which hold together."""
+    """Of one answer before the first round, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`;
+    the better of two bounds, which hold together."""
     question = _question(survey)
+    if shared and isinstance(survey, Mean):
+        question = _in_a_sum(question, survey, shared)
     question = replace(question, ground=replace(question.ground, persons=persons))
     silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
     each = 1 - (1 - confidence) / 2
@@ -111,6 +129,13 @@ def _question(survey: Sampled) -> Question:
     if isinstance(survey, ColumnSurvey):
         return _columns(survey)
     return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
+
+
+def _in_a_sum(question: Question, survey: Mean, shared: Shared) -> Question:
+    width = survey.width if isinstance(survey, ColumnSurvey) else question.ground.x[0].numel()
+    bound = survey.longest(width) * question.ground.declared[0]
+    release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
+    return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))
 
 
 def _columns(survey: ColumnSurvey) -> Question:

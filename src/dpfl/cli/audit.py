@@ -33,6 +33,7 @@ from dpfl.privacy.noise import Planned
 from dpfl.privacy.statement import rounded_up
 from dpfl.report.inversion import into
 from dpfl.report.save import check_folder
+from dpfl.run.aggregation import Aggregation
 from dpfl.run.folder import RunFolder
 
 PRIVATE_FILE = "audit-private.json"
@@ -141,6 +142,7 @@ def _experiment(experiment: Experiment, variant: str | None, noise: str | None =
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
     made = replace(made, metric=None)  # the noise was planned beside it; no game asks for it
+    made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
     return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
 

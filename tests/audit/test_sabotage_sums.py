@@ -1,0 +1,147 @@
+"""Faults put into secure sums on purpose: each is caught by an audit of the system. docs/truth.md lists them."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
+from dpfl.audit import audit
+from dpfl.node.node import Node
+from dpfl.privacy import Keyed, Release
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.whole_sums import WholeSum
+from dpfl.secagg import Member, Opened, Shown, Vote
+from dpfl.server.algorithm import Algorithm
+from tests.audit.test_sabotage import Sabotage, drop_the_clip, forget_a_debit, halve_the_noise, reuse_a_noise_key
+from tests.secagg.test_sabotage import (
+    leave_a_number_unmasked,
+    leave_the_masks_of_the_missing,
+    reuse_all_masks,
+    reuse_the_masks_of_pairs,
+)
+
+SUMS = Shared(8, 1)
+STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).summed(SUMS)
+CLIENTS = dp_fedavg(noise_multiplier=1.0).summed(SUMS)
+DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).summed(SUMS)
+QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).summed(SUMS)
+HAAR = dp_fedavg_wav(noise_multiplier=1.0).summed(SUMS)
+ASKED = auto(noise_multiplier=1.0, rate=1.0).summed(SUMS)
+
+
+def leave_out_a_share(patch: pytest.MonkeyPatch) -> None:
+    """Every seventh client, of the seven that are left, adds no noise."""
+    honest, calls = WholeSum.numbers, count()
+
+    def numbers(self: WholeSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if next(calls) % 7:
+            return honest(self, vector, rng)
+        return np.rint(np.asarray(vector, np.float64) / self.unit).astype(np.int64).astype(self.kind)
+
+    patch.setattr(WholeSum, "numbers", numbers)
+
+
+def count_colluders_among_those_who_hide(patch: pytest.MonkeyPatch) -> None:
+    """m in the place of m - t."""
+    patch.setattr(Shared, "share", lambda self, deviation: deviation / self.survivors**0.5)
+
+
+def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
+    """All clients in the place of those who are left at least."""
+
+    def whole_sum(self: Release, bound: float, clients: int) -> WholeSum:
+        assert self.sums is not None
+        return WholeSum(self.deviation() / (clients - self.sums.colluders) ** 0.5, bound, clients)
+
+    patch.setattr(Release, "whole_sum", whole_sum)
+
+
+def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
+    honest = Shared.share
+    patch.setattr(Shared, "share", lambda self, deviation: honest(self, deviation) / 2)
+
+
+def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
+    """Of the count beside the vector, which then moves farther than the noise is for."""
+    patch.setattr(Release, "count_unit", property(lambda self: 10 * self.deviation() / self.clip.count_noise))
+
+
+def send_the_same_numbers_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Node, "_not_sent_before", lambda self, task, name: name)
+
+
+def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:
+    honest = Keyed.generator
+
+    def generator(self: Keyed, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+        return honest(self, purpose, round, 0 if purpose == "drawn" else client)
+
+    patch.setattr(Keyed, "generator", generator)
+
+
+def open_below_the_least(patch: pytest.MonkeyPatch) -> None:
+    honest = Member.agree
+
+    def agree(self: Member, shown: Shown) -> Opened | Vote:
+        self._group = copy(self._group)
+        object.__setattr__(self._group, "survivors", 1)
+        return honest(self, shown)
+
+    patch.setattr(Member, "agree", agree)
+
+
+CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
+    (leave_out_a_share, STEPS, "noise"),
+    (leave_out_a_share, CLIENTS, "noise"),
+    (count_colluders_among_those_who_hide, STEPS, "noise"),
+    (count_colluders_among_those_who_hide, HAAR, "noise"),
+    (count_the_noise_of_the_missing, STEPS, "noise"),
+    (count_the_noise_of_the_missing, QUANTILE, "noise"),
+    (halve_the_noise, STEPS, "one release"),
+    (halve_the_shares, HAAR, "one release"),
+    (halve_the_shares, ASKED, "survey"),
+    (count_ten_times_as_much, QUANTILE, "one release"),
+    (drop_the_clip, STEPS, "movement"),
+    (drop_the_clip, CLIENTS, "movement"),
+    (send_the_same_numbers_again, STEPS, "books"),
+    (reuse_a_noise_key, STEPS, "noise"),
+    (forget_a_debit, STEPS, "books"),
+    (let_all_clients_have_one_coin, DRAWN, "batches"),
+    (reuse_the_masks_of_pairs, STEPS, "masks"),
+    (reuse_all_masks, STEPS, "masks"),
+    (leave_a_number_unmasked, STEPS, "masks"),
+    (open_below_the_least, STEPS, "masks"),
+    (leave_the_masks_of_the_missing, STEPS, "masks"),
+]
+NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
+
+
+@cache
+def verdict(number: int, game: str) -> str:
+    made = (STEPS, CLIENTS, DRAWN, QUANTILE, HAAR, ASKED)[number]
+    return audit(made, trials=2000, games=[game]).verdict
+
+
+@pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
+def test_a_fault_is_caught(sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert verdict((STEPS, CLIENTS, DRAWN, QUANTILE, HAAR, ASKED).index(made), game) == "consistent"
+    sabotage(monkeypatch)
+    assert audit(made, trials=2000, games=[game]).verdict == "broken"
+
+
+@pytest.mark.parametrize("made", [STEPS, QUANTILE], ids=["steps", "a quantile clip"])
+def test_nothing_but_noise_tells_neighbours_apart(made: Algorithm) -> None:
+    assert audit(made, games=["leaks"]).verdict == "consistent"
+
+
+def test_the_page_lists_every_fault_with_the_game_that_catches_it() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "truth.md").read_text()
+    for sabotage, _, game in CAUGHT:
+        fault = sabotage.__name__.replace("_", " ")
+        assert any(fault in line and game in line for line in page.splitlines()), (fault, game)
