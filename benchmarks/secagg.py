@@ -1,4 +1,5 @@
-"""What a secure sum costs a client and the server, a round, beside the same sum without masks and beside a private step:
+"""What a secure sum costs a client and the server, a round, beside the same sum without masks, beside a client of Flower's
+SecAgg+ (where flwr is installed) and beside a private step:
 python -m benchmarks.secagg [--clients 10 30 100] [--numbers 26010 159010 1000000]
 """
 
@@ -71,6 +72,14 @@ def plain_sum(clients: int, size: int) -> float:
     return min(timed(lambda: numbers.sum(axis=0, dtype=np.uint32))[0] for _ in range(REPEATS))
 
 
+def flower(clients: int, size: int) -> float:
+    try:
+        from benchmarks.secagg_flower import one_client
+    except ImportError:
+        return float("nan")
+    return min(one_client(clients, size) for _ in range(REPEATS if clients <= 30 else 1))
+
+
 def private_step() -> float:
     """Of the cnn with 26,010 parameters, clip and noise, on a batch of 600 images."""
     model = FlatModel(dpfl.models.cnn().build((1, 28, 28), 10, seed=0), tasks.MultiClass(10))
@@ -87,9 +96,10 @@ def main() -> None:
     print(f"a private step on {BATCH} images (cnn, 26,010 parameters): {private_step():.1f} ms")
     print("milliseconds of the processor a round; a tenth of the clients is missing in the last two columns")
     print(
-        "| K | numbers | whole numbers with noise | masks, a client | server | plain sum | client, missing | server, missing |"
+        "| K | numbers | whole numbers with noise | masks, a client | SecAgg+ of Flower, a client | server | plain sum | "
+        "client, missing | server, missing |"
     )
-    print("|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|")
     for clients in given.clients:
         of, members = met(clients)
         rounds = iter(range(10**6))
@@ -102,10 +112,9 @@ def main() -> None:
                 )
                 for gone in (0, clients // 10)
             )
-            cells = (all_there["numbers"], all_there["client"], all_there["server"], plain_sum(clients, size), some["client"])
-            print(
-                f"| {clients} | {size:,} | " + " | ".join(f"{cell:.1f}" for cell in (*cells, some["server"])) + " |", flush=True
-            )
+            cells = [all_there["numbers"], all_there["client"], flower(clients, size), all_there["server"]]
+            cells += [plain_sum(clients, size), some["client"], some["server"]]
+            print(f"| {clients} | {size:,} | " + " | ".join(f"{cell:.1f}" for cell in cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
