@@ -162,7 +162,7 @@ def spent(folder: Path) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("place", ["_find_public_clip", "aggregate"])
+@pytest.mark.parametrize("place", ["_find_clips", "aggregate"])
 def test_a_run_killed_before_its_first_checkpoint_has_the_same_mean_when_resumed(train, tiny, monkeypatch, place):
     options = {"epsilon": 20.0, "rounds": 3}
     whole = train(tiny, OWN, model=centred(), out="whole", **options)
