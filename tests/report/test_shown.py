@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 
 import dpfl
 from dpfl.data import Federation
+from dpfl.data.elsewhere import Elsewhere
 from dpfl.errors import DpflError
 from dpfl.report.html import card, facts, table
-from dpfl.run.metrics import COLUMNS
+from dpfl.run.metrics import COLUMNS, History, Row
 from tests.conftest import MODEL, small_federation
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -184,3 +186,26 @@ def test_a_long_table_shows_its_ends() -> None:
     assert "999" in page
     assert "500" not in page
     assert "1000 rows" in page
+
+
+def test_clients_that_are_drawn_and_clients_elsewhere_are_shown_by_their_sizes() -> None:
+    drawn = dpfl.data.sample().split(clients=5000, how=dpfl.data.Drawn(images=20))
+    assert "5000, by" in words(drawn)
+    assert "20 to 20" in words(drawn)
+    elsewhere = Elsewhere.of(small_federation().train, None, ("boston", "lyon"), (30, 50))
+    shown = words(elsewhere)
+    assert "80 in all; a client 30 to 50" in shown
+    assert "boston" not in shown
+    with pytest.raises(DpflError, match="known to the nodes alone"):
+        elsewhere.plot()
+
+
+def test_a_run_without_a_test_set_draws_its_steps_only(train: Any, federation: Federation) -> None:
+    result = train(replace(federation, test=None), "fedavg", rounds=2)
+    assert "accuracy not measured" in words(result)
+    assert [axis.get_ylabel() for axis in result.plot().axes] == ["steps a round (tau)"]
+
+
+def test_another_task_is_drawn_by_its_own_headline() -> None:
+    rows = [Row(n, 1, n, 2, None, 0.5, None, None, 8, 0.1, headline=0.7) for n in (1, 2)]
+    assert History(rows).plot().axes[0].get_ylabel() == "headline on the test set"

@@ -9,6 +9,8 @@ from rich import box
 from rich.table import Table
 
 from dpfl.data import Federation
+from dpfl.data.elsewhere import Elsewhere
+from dpfl.errors import DpflError
 from dpfl.report.html import card, facts, note
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ def html(federation: Federation) -> str:
 
 def plot(federation: Federation) -> NotebookFigure:
     """Who holds what: of private data it is as private as they are."""
+    if isinstance(federation, Elsewhere):
+        raise DpflError("Who holds what is known to the nodes alone: `dpfl data show` draws it where the data is.")
     return draw(federation)
 
 
