@@ -14,6 +14,7 @@ import yaml
 from scripts.reference import commands
 from typer.testing import CliRunner
 
+from dpfl.algorithms import ALGORITHMS
 from dpfl.cli.app import app, loaded
 from dpfl.experiment import DEMO, load, parse
 
@@ -164,6 +165,11 @@ def test_the_readme_is_short_and_opens_with_the_two_commands() -> None:
 def test_the_page_of_commands_is_up_to_date() -> None:
     """If this fails: python scripts/reference.py."""
     assert text_of("docs/commands.md") == commands()
+
+
+def test_every_system_is_in_the_table_of_systems() -> None:
+    told = text_of("docs/systems.md").partition("## Side by side")[0]
+    assert [name for name in ALGORITHMS if f"`{name}`" not in told] == []
 
 
 class Loader(yaml.SafeLoader):
