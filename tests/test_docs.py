@@ -25,7 +25,7 @@ PAGES = sorted(
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-QUICK = ["--set", "budget.rounds=2", "--set", "model.name=linear", "--workers", "1", "--quiet"]
+QUICK = shlex.split("--set budget.rounds=2 --set model.name=linear --workers 1 --quiet")
 TESTED_ELSEWHERE = {
     "docs/adding-a-system.md": "tests/algorithms/test_adding_a_system.py",
     "docs/models.md": "tests_hf/test_hugging_face.py",
