@@ -164,6 +164,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--folder", type=Path, default=None)
     said = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # processes are ended then, too
     draw, kills, start = random.Random(said.seed), dict.fromkeys(KINDS, 0), time.monotonic()
     soak = Soak(said.folder or Path(tempfile.mkdtemp(prefix="dpfl-soak-")), said.nodes, said.rounds)
     try:

@@ -249,7 +249,9 @@ ODD = [{"answer": 4}, {"slope": 3}, {"answer": 3, "slope": 3}, {"update": SIZE, 
 @pytest.mark.parametrize("odd", ODD)
 def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, odd: dict[str, int]) -> None:
     def saying(**lengths: int) -> Answer:
-        arrays = {name if name == "update" else f"raw_{name}": np.ones(size, np.float32) for name, size in lengths.items()}
+        arrays = {
+            name if name == "update" else f"raw_{name}": np.full(size, 1 / size, np.float32) for name, size in lengths.items()
+        }
         words = {"kind": "reply", "reply": {"client": 0, "inside": True}}
         return lambda name, asked, letter: answered(name, asked, words, arrays)
 

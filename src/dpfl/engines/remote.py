@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.engines.plausible import implausible
 from dpfl.errors import DpflError
 from dpfl.node import wire
 from dpfl.node.letters import Letter
@@ -20,6 +21,7 @@ from dpfl.privacy.ledgers import Ledgers
 
 SILENT = "there was no answer before the deadline"
 ANOTHER = "its reply is not one to this order"
+BEYOND = "its reply is larger than clip, noise and steps make any, or no answer to what was asked, and was dropped"
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Remote:
         refused = {task.client: reply for task in order.tasks if (reply := self._counted(task))}
         asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
         answers = self.correspondence.ask({self._name(task): letter for task, letter in asked.items()}, self.seconds)
-        replies = _alike({task.client: self._reply(task, answers.get(self._name(task))) for task in asked}) | refused
+        replies = _alike({task.client: self._believed(order, task, answers.get(self._name(task))) for task in asked}) | refused
         answered = sum(not isinstance(answers.get(self._name(task)), Fault | None) for task in asked)
         if answered < min(self.least, len(asked)):
             raise DpflError(
@@ -83,6 +85,11 @@ class Remote:
             except Refused as refusal:
                 return Reply(task.client, refused=str(refusal))
         return None
+
+    def _believed(self, order: Order, task: Task, answer: Letter | Fault | None) -> Reply:
+        reply, declared = self._reply(task, answer), self.members[task.client].size
+        beyond = implausible(task, reply, order.vector, declared, order.corrections.get(task.client))
+        return Reply(task.client, failed=BEYOND) if beyond else reply
 
     def _reply(self, task: Task, answer: Letter | Fault | None) -> Reply:
         if answer is None:

@@ -250,7 +250,12 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
     return torch.stack([squares[list(members)].sum() for members in groups]).sqrt()
 
 
-def _norm(vector: Tensor, clip: Clip) -> Tensor:
+def measured(vector: Tensor, clip: Clip | None = None) -> float:
+    """The length of one vector, by the clip's own measure where it has one."""
+    return float(_norm(vector, clip))
+
+
+def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
     """By the clip's own measure, where it has one."""
     return clip.norms(vector[None]) if isinstance(clip, Measuring) else _length(vector)[None]
 

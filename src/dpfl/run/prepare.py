@@ -273,10 +273,14 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
 
 def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     """Of every private release at its expected number of units: float32 must hold the noise beside the sum."""
-    largest = max(federation.counted(algorithm.unit))
-    if algorithm.samples:
-        algorithm.samples.check_not_absorbed(algorithm.samples.sampling.expected(largest), algorithm.samples.clip.level)
-    for size in set(federation.counted(algorithm.unit)) if algorithm.uploads else ():
+    sizes = federation.counted(algorithm.unit)
+    if samples := algorithm.samples:
+        try:
+            samples.check_not_absorbed(samples.sampling.expected(max(sizes)), samples.clip.level)
+        except DpflError as error:
+            largest = federation.names[sizes.index(max(sizes))]
+            raise DpflError(f"{error} The largest client, {largest}, has {max(sizes)} {algorithm.one}s.") from None
+    for size in set(sizes) if algorithm.uploads else ():
         if own := algorithm.of_size(size).uploads:
             own.check_not_absorbed(1, own.clip.level)
     cohort = algorithm.clients.sampling.expected(len(federation.sizes))
