@@ -131,6 +131,13 @@ def test_where_too_few_join_the_reasons_are_said_and_nothing_is_written(tmp_path
     assert not (tmp_path / "run").exists()
 
 
+def test_noise_that_every_node_would_have_to_add_is_refused() -> None:
+    """A node that lies adds none, and the guarantee of all others would be less than is said."""
+    shared = {"algorithm": {"name": "dp-fedavg", "cohort": 2, "noise": "clients"}, "privacy": {"noise": "plain"}}
+    with pytest.raises(DpflError, match="every node adds its share"):
+        parse(BASE | shared).proposal(("a", "b", "c"))
+
+
 def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
     """Six sites of a study: sizes are declared in persons, and every ledger says whom it counts for."""
     experiment = parse(

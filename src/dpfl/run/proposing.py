@@ -54,6 +54,7 @@ def proposed(
     if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
         algorithm = algorithm.secured()
     _refuse_unknown_sizes(algorithm)
+    _refuse_shares_of_noise(algorithm)
     release = algorithm.release
     by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
     rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
@@ -82,6 +83,15 @@ def proposed(
 
 def digest(schema: Schema | None) -> str:
     return hashlib.sha256(schema.to_json().encode()).hexdigest() if schema else ""
+
+
+def _refuse_shares_of_noise(algorithm: Algorithm) -> None:
+    """Shares are counted as if everybody added theirs, and a node that lies adds none."""
+    if algorithm.clients.shared_by:
+        raise DpflError(
+            f"In {algorithm.name} with noise = 'clients' all are protected only if every node adds its share, which nobody can "
+            "see: set algorithm.noise = 'server'."
+        )
 
 
 def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
