@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from dpfl import models
 from dpfl.errors import DpflError
+from dpfl.models import FlatModel
 from dpfl.node.held import schema_digest
 from dpfl.node.service import Service
 from dpfl.privacy import FixedSize, Flat, Poisson, Release
@@ -98,3 +100,18 @@ def test_a_run_that_a_changed_policy_no_longer_allows_is_not_worked_for(opened: 
         node = opened(**changes)
         assert node.refused(work(round_of(1))) == reason
     assert node.spent() == spent
+
+
+def test_a_vocabulary_that_the_server_chose_does_not_say_whether_a_sample_is_beyond_it(tmp_path: Path, opened: Open) -> None:
+    """One that has no place in an embedding would end the training of its batch, and the failure would say that it is there."""
+    folder = new_node(tmp_path / "b").parent
+    x, y = np.zeros((60, 5), np.float32), np.arange(60) % 10
+    x[:20, 3], x[20:40, 2] = 300.0, -1.0
+    np.savez(folder / "own.npz", x=x, y=y)
+    node = opened(allow={"models": ["gru"]})
+    options = (("width", 2), ("vocabulary", 200))
+    proposed = replace(PROPOSAL, model="gru", options=options, shape=(5,))
+    assert node(join(proposed)).head["kind"] == "joined"
+    size = FlatModel(models.gru(**dict(options)).build((5,), 10, 0)).layout.size
+    for number in range(ROUNDS):
+        assert node(work(round_of(number), np.zeros(size, np.float32))).head["kind"] == "reply"

@@ -507,6 +507,21 @@ def test_an_exception_carries_nothing_and_its_order_is_not_done_again(node: Aske
     assert node.rows() == before
 
 
+def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each failure may say something of the data, and no noise covers that."""
+
+    def failing(*_: Any) -> None:
+        raise IndexError
+
+    monkeypatch.setattr("dpfl.node.node.private_steps", failing)
+    for number in range(3):
+        assert node.refused(work(round_of(number))) == "failed"
+    monkeypatch.undo()
+    unmoved(node, work(round_of(3)), "failed")
+    node(join(run="another"))
+    assert node(work(run="another")).head["kind"] == "reply"
+
+
 def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpfl.node.node.private_steps", lambda gradients, *_: gradients.model.vector.fill_(np.inf))
     assert node.refused(work()) == "diverged"

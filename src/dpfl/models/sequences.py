@@ -1,4 +1,7 @@
-"""Networks on sequences of tokens: scores at every place, for the next token, or after the last, for a label of the whole."""
+"""Networks on sequences of tokens: scores at every place, for the next token, or after the last, for a label of the whole.
+
+A token beyond the vocabulary counts as the nearest: whoever names a vocabulary cannot learn from a failure who is beyond it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class Recurrent(nn.Module):
         self.at_end = at_end
 
     def forward(self, tokens: Tensor) -> Tensor:
-        states = self.gru(self.embedding(tokens.long()))[0]
+        states = self.gru(self.embedding(tokens.long().clamp(0, self.embedding.num_embeddings - 1)))[0]
         return self.head(states[:, -1] if self.at_end else states)
 
 
@@ -68,7 +71,8 @@ class Transformer(nn.Module):
         self.at_end = at_end
 
     def forward(self, tokens: Tensor) -> Tensor:
-        states = self.blocks(self.embedding(tokens.long()) + self.waves[: tokens.shape[1]])
+        known = tokens.long().clamp(0, self.embedding.num_embeddings - 1)
+        states = self.blocks(self.embedding(known) + self.waves[: tokens.shape[1]])
         return self.head(states[:, -1] if self.at_end else states)
 
 

@@ -45,6 +45,8 @@ COMMON = ("kind", "run", "to", "order")
 EVERYONE = "*"
 ROOM = 64 << 20
 """Bytes that stay free on the disk."""
+MOST_FAILURES = 3
+"""Of a run: that training failed may say something of the data, so that no more of them are told."""
 VERSION = importlib.metadata.version("dpfl")
 
 
@@ -60,6 +62,7 @@ class Service:
         self._at: tuple[str, Node] | None = None
         self.counts: Counter[str] = Counter()
         """Of what happened since the start, for whoever watches."""
+        self._failed: Counter[str] = Counter()
         self._handlers: dict[str, tuple[tuple[str, ...], Callable[[Letter, str, str], dict[str, Any] | bytes]]] = {
             "ping": ((), self._pong),
             "join": (("proposal",), self._join),
@@ -171,6 +174,8 @@ class Service:
         if kept := self._orders.reply(order):
             self._journal.write("sent again", run=order.run, order=order.name)
             return kept
+        if self._failed[order.run] >= MOST_FAILURES:
+            raise Bad(Reason.FAILED)
         self._guard.check_run(proposal)  # the policy may have changed since
         node = self._node(order.run, proposal, size)
         self._guard.check_task(task, proposal, node.model.layout, size)
@@ -211,6 +216,7 @@ class Service:
             raise  # of the ledger: nothing was released, and the same order may come again
         except Exception as error:
             self._journal.failure(error, run=order.run, order=order.name)
+            self._failed[order.run] += 1
             reply = Reply(task.client, failed="failed")
         if reply.refused:
             self._orders.take_back(order)
