@@ -3,12 +3,13 @@ and nothing is released, debited or planned for it."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -190,16 +191,24 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
 
 
-def test_replies_leave_at_whole_multiples_of_a_time(opened: Open) -> None:
+def test_replies_leave_at_whole_multiples_of_a_time(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After their order came, whatever is done for it the first time."""
+    slept: list[float] = []
+    moments: list[float] = []
+
+    def monotonic() -> float:
+        moments.append(moments[-1] + 0.07 if moments else 0.0)
+        return moments[-1]
+
     node = opened(tell={"every": 0.5})
     node(join())
-    took = []
+    monkeypatch.setattr("dpfl.node.service.time", SimpleNamespace(monotonic=monotonic, sleep=slept.append))
     for number in range(2):
-        start = time.monotonic()
+        moments.clear()
         node(work(round_of(number)))
-        took.append(time.monotonic() - start)
-    assert all(seconds % 0.5 > 0.45 or seconds % 0.5 < 0.2 for seconds in took)
-    assert min(took) >= 0.5
+        assert 0 < slept[-1] <= 0.5
+        assert (moments[-1] + slept[-1]) / 0.5 == pytest.approx(round((moments[-1] + slept[-1]) / 0.5))
+    assert len(slept) == 2
 
 
 # What a lying server may ask

@@ -165,7 +165,7 @@ class Service:
         return proposal_from_words(known.proposal), known.size
 
     def _work(self, letter: Letter, owner: str, asked: str) -> bytes:
-        head = letter.head
+        head, began = letter.head, time.monotonic()
         proposal, size = self._joined(head["run"], owner)
         task = wire.task_from_words(head["task"])
         order = Order(head["run"], head["order"], asked, task.round)
@@ -184,7 +184,10 @@ class Service:
         if paid := cost(task, size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
-        return self._done(node, order, task, vector, correction, head)
+        answer = self._done(node, order, task, vector, correction, head)
+        if every := self.charter.tell.every:
+            time.sleep(every - (time.monotonic() - began) % every)
+        return answer
 
     def _planned(self, node: Node, order: Order, proposal: Proposal) -> int:
         """Releases of this kind that the run has left, by what it said beforehand and what that left room for; refused where
@@ -226,8 +229,6 @@ class Service:
         if order.event is not None:
             self._orders.see(node.ledger(task.client).tail)
         self._tell(outcome, order, answer, time.monotonic() - start)
-        if every := self.charter.tell.every:
-            time.sleep(every - (time.monotonic() - start) % every)
         return answer
 
     def _answered(self, reply: Reply, order: Order, head: Mapping[str, str]) -> tuple[bytes, str]:
