@@ -3,7 +3,6 @@ and nothing is released, debited or planned for it."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 from collections.abc import Callable, Iterator
