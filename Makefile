@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: docs notebooks soak demo test check tests coverage bench hf truth badinputs reference clean
+.PHONY: docs notebooks soak demo test check tests coverage bench hf peers truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -26,6 +26,16 @@ coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which t
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
 	.venv-bench/bin/python -m benchmarks.run $(ARGS)
+
+peers: .venv-peers/.installed  ## the games of an audit on what others ship: the table of docs/peers.md
+	.venv-peers/bin/python -W ignore examples/audit_peers.py $(ARGS)
+
+.venv-peers/.installed: requirements-dev.txt requirements.txt examples/peers.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	.venv-peers/bin/python -m pip install -q --disable-pip-version-check --no-deps -r examples/peers.txt
+	.venv-peers/bin/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@
 
 truth: $(VENV)/.installed  ## audit every system and write docs/truth.md
 	$(BIN)/python scripts/truth.py
@@ -79,4 +89,4 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-docs .venv-hf build site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench .venv-docs .venv-hf .venv-peers build site dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

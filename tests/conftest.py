@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -85,7 +86,7 @@ def example(name: str) -> ModuleType:
     found = importlib.util.spec_from_file_location(name, file)
     assert found is not None
     assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    module = sys.modules[name] = importlib.util.module_from_spec(found)  # dataclasses look for their module
     found.loader.exec_module(module)
     return module
 
