@@ -387,6 +387,7 @@ def main() -> None:
         package, play = PEERS[name]
         try:
             version = importlib.metadata.version(package)
+            np.random.seed(0)
             for row in play():
                 print(replace(row, package=f"{row.package} {version}"), flush=True)
         except ImportError as error:
