@@ -8,6 +8,9 @@ from dpfl.reproduce import Table, ali, als
 from tests.reproduce.conftest import cell_of, run
 
 
+OWN = {"ALS-DPFL", "ALS-DPFL, published"}
+
+
 def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
     assert cell_of(made["als-2"], "ALS-DPFL", "R_s = R_c").printed == 84.19
     assert cell_of(made["als-2"], "tau = 4", "2 R_s = R_c").printed == 81.12
@@ -43,3 +46,17 @@ def test_als_dpfl_runs(made: dict[str, Table]) -> None:
     assert outcome.rounds == 2
     assert outcome.unit == "sample"
     assert isinstance(outcome.proven, float)
+
+
+def test_figures_are_made_of_the_cells_of_the_tables(made: dict[str, Table]) -> None:
+    of_tables = {cell.digest(0) for name in ("als-2", "als-3") for cell in made[name].cells}
+    for number, rows in ((2, {f"tau = {tau}" for tau in range(1, 6)}), (4, OWN), (5, OWN), (6, OWN)):
+        figure = made[f"als-fig{number}"]
+        assert {cell.digest(0) for cell in figure.cells} <= of_tables
+        assert {cell.row for cell in figure.cells} == rows
+    assert [{cell.group for cell in made[f"als-fig{number}"].cells} for number in (4, 5)] == [{"Fashion-MNIST"}, {"CIFAR-10"}]
+    assert len(made["als-fig6"].cells) == 4
+
+
+def test_the_paper_s_bound_is_undefined_for_its_own_network_as_the_choices_say() -> None:
+    assert round(1.1**2 * 26_010) == 31_472
