@@ -1,5 +1,6 @@
 """Releases that change: what a round has, what is accounted for, and what they are functions of."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.server.schedules import Decay, Following
+from dpfl.server.schedules import Decay, Following, own_of
 from dpfl.server.steps import Facts, Seen
 
 FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
@@ -65,49 +66,90 @@ def seen(norm: float, seed: int = 0) -> Seen:
 def remembered(losses: list[float], norm: float = 4.0, schedule: Following | None = None) -> dict[str, Tensor]:
     memory: dict[str, Tensor] = {}
     for loss in losses:
-        memory = (schedule or Following()).learn(seen(norm), lambda loss=loss: loss, memory)
+        memory = (schedule or Following()).learn(seen(norm), lambda _, loss=loss: loss, memory)
     return memory
 
 
 @pytest.mark.parametrize("norm", [2.0, 8.0])
 def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
     memory = remembered([1.0], norm)
-    assert float(memory["level"]) == pytest.approx(norm, rel=0.05)
-    release = Following().now(FIRST, 1, memory)
-    assert release.clip.level == pytest.approx(float(memory["level"]))
+    assert float(memory["levels"].mean()) == pytest.approx(norm, rel=0.05)
+    release = Following().own(Following().now(FIRST, 1, memory), 1, memory)
+    assert release.clip.level == pytest.approx(float(memory["levels"][1]))
     assert release.deviation() == pytest.approx(2.0 * release.clip.level)
 
 
+def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_off_by_it() -> None:
+    """The second round's noise is that of each client's own clip; by hand, from an update along one direction."""
+    schedule, one = Following(), seen(4.0)
+    memory = schedule.learn(replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {})
+    own = [schedule.own(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
+    assert own[1].clip.level > 2.5 * own[0].clip.level
+    still = replace(one, updates={client: torch.full((1000,), 0.3) for client in (0, 1)})
+    again = schedule.learn(still, lambda _: 1.0, memory)
+    square = (0.3 / (0.5 * 3)) ** 2 * 1000
+    for client in (0, 1):
+        noise = (2.0 * own[client].clip.level / 10) ** 2 * 1000 / 3
+        assert float(again["levels"][client]) == pytest.approx(max(square - noise, 0.0) ** 0.5, abs=1e-4)
+
+
 def test_a_level_stays_within_a_span_of_its_start() -> None:
-    for norm, level in ((0.0, 0.15), (400.0, 15.0)):
-        memory = {"level": torch.tensor(norm), "falls": torch.tensor(0)}
-        assert Following().now(FIRST, 1, memory).clip.level == pytest.approx(level)
+    for norm, level in ((0.0, 0.15), (400.0, 15.0), (float("nan"), 1.5)):
+        memory = remembered([1.0]) | {"levels": torch.tensor([4.0, norm])}
+        assert Following().own(FIRST, 1, memory).clip.level == pytest.approx(level)
 
 
-def test_noise_falls_once_a_loss_has_fallen_three_times_running() -> None:
-    schedule = Following(beta=0.9, stride=1)
+def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() -> None:
+    schedule = Following(beta=0.9)
     for losses, falls in (([4, 3, 2], 0), ([4, 3, 2, 1], 1), ([4, 3, 2, 1, 0], 2), ([4, 3, 2, 3, 2, 1], 0)):
         memory = remembered([float(loss) for loss in losses], schedule=schedule)
-        release = schedule.now(FIRST, len(losses), memory)
+        release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
         assert release.noise is not None
         assert release.noise.multiplier == pytest.approx(2.0 * 0.9**falls)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[float]) -> None:
+def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
+    schedule, memory, losses = Following(beta=0.9), dict[str, Tensor](), iter([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0])
+    for _ in range(4):
+        memory = schedule.learn(seen(4.0), lambda _: next(losses), memory)
+    own = [schedule.own(schedule.now(FIRST, 4, memory), client, memory).noise for client in (0, 1)]
+    assert [noise.multiplier for noise in own if noise] == pytest.approx([1.8, 2.0])
+    asked: list[Tensor] = []
+    one = seen(4.0)
+    schedule.learn(one, lambda model: float(asked.append(model) or 1.0), {})
+    assert all(torch.equal(model, one.vector + one.updates[client]) for client, model in enumerate(asked))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 12))
+def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[float], stride: int) -> None:
     """Whatever was released: the event is a function of the round alone, and never of less noise than was drawn."""
-    schedule = Following(beta=0.9, stride=2)
-    release = schedule.now(FIRST, len(losses), remembered(losses, schedule=schedule))
+    schedule, memory = Following(beta=0.9, stride=stride), dict[str, Tensor]()
+    one = Seen(FACTS, 0, 1, torch.zeros(1000), {0: torch.ones(1000), 1: torch.ones(1000)})
+    for loss in losses:
+        memory = schedule.learn(one, lambda _, loss=loss: loss, memory)
+    release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
     assert release.event(1) == schedule.least(FIRST, len(losses)).event(1)
     assert release.noise is not None
     assert release.noise.multiplier >= release.multiplier - 1e-12
+    kinds = {schedule.least(FIRST, round).multiplier for round in range(len(losses))}
+    assert len(kinds) <= 2 + len(losses) // stride
 
 
 def test_equal_releases_give_an_equal_level() -> None:
     schedule = Following()
-    one, other = (schedule.learn(seen(3.0), lambda: 1.0, {}) for _ in range(2))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert not torch.equal(one["level"], schedule.learn(seen(3.0, seed=1), lambda: 1.0, {})["level"])
+    one, other = (schedule.learn(seen(3.0), lambda _: 1.0, {}) for _ in range(2))
+    assert all(torch.equal(one[name].nan_to_num(), other[name].nan_to_num()) for name in one)
+    assert not torch.equal(one["levels"], schedule.learn(seen(3.0, seed=1), lambda _: 1.0, {})["levels"])
+
+
+def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused() -> None:
+    class Less(Following):
+        def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+            return release.with_noise(0.5)
+
+    with pytest.raises(DpflError, match="must count a round as it said beforehand"):
+        own_of(Less(), FIRST, 0, {})
+    assert own_of(None, FIRST, 0, {}) is FIRST
 
 
 @pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"beta": 1.1}, {"patience": 0}, {"span": 0.5}, {"stride": 0}])

@@ -1,8 +1,8 @@
 """Adap DP-FL (Fu et al. 2022): DP-SGD whose clip follows the noisy gradients and whose noise falls with a public loss.
 
-The clip of a round is alpha times the mean norm of the gradients released in the round before, and sigma falls by beta where
-the loss on public data (here the test set) fell three rounds running. Both are functions of released values. The energy of the
-noise is taken out of the norms, since the clip grows without end otherwise; there is one clip for all clients. Accountants
+The clip of a client is alpha times the norm of the gradients that it released in the round before, and its sigma falls by beta
+where the loss of its own model on public data (here the test set) fell three rounds running. Both are functions of released
+values. The energy of the noise is taken out of the norms, since the clip grows without end otherwise. Accountants
 compose events that are fixed beforehand, which this sigma is not: each round is counted as the least sigma that it could have.
 """
 

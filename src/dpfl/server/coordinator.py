@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.errors import DpflError
 from dpfl.node.task import Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
@@ -25,7 +24,7 @@ from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_sam
 from dpfl.server.clock import Clock
 from dpfl.server.debits import debited
 from dpfl.server.kept import Kept
-from dpfl.server.schedules import counted_alike
+from dpfl.server.schedules import followed, own_of
 from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
 from dpfl.server.steps import Seen, Situation, chosen
 from dpfl.server.summing import Add, AnswerSum, RoundSum, plain
@@ -99,9 +98,12 @@ class Coordinator:
         )  # fmt: skip
         sums = self._sum if self.algorithm.sums and not survey else None
         tasks = tuple(
-            replace(task, client=client, summed=sums.asked(client) if sums else None, upload=self._upload(client))
+            replace(
+                task, client=client, samples=own_of(self.algorithm.schedule, state.samples, client, state.memory),
+                summed=sums.asked(client) if sums else None, upload=self._upload(client),
+            )
             for client in clients
-        )
+        )  # fmt: skip
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
         return Order(state.round, steps, tasks, state.vector, sent)
@@ -259,11 +261,7 @@ class Coordinator:
         schedule, first, state = self.algorithm.schedule, self.algorithm.release, self.state
         if schedule is None or first is None:
             return
-        release = schedule.now(first, state.round, state.memory)
-        if not counted_alike(release, schedule.least(first, state.round)):
-            raise DpflError(
-                f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a floor (AtLeast)."
-            )
+        release = followed(schedule, first, state.round, state.memory)
         if self.algorithm.scale == "step":
             state.samples = release
         else:
@@ -358,7 +356,7 @@ class Coordinator:
             self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)
         if self.algorithm.schedule:
-            self.state.memory |= self.algorithm.schedule.learn(seen, lambda: self._validate(self.state.vector), memory)
+            self.state.memory |= self.algorithm.schedule.learn(seen, self._validate, memory)
 
     def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
         """Refusals and failures cost their own reply."""

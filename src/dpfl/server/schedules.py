@@ -13,7 +13,7 @@ from dpfl.lazy import torch
 from dpfl.privacy import Flat, Release
 from dpfl.privacy.noise import AtLeast
 from dpfl.privacy.schedules import Dynamic
-from dpfl.server.released import noise_energy, released_gradient
+from dpfl.server.released import released_gradient
 from dpfl.server.steps import Seen
 
 if TYPE_CHECKING:
@@ -34,14 +34,35 @@ class Schedule(Protocol):
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
         """The release of this round; `first` is that of the first."""
 
-    def learn(self, seen: Seen, validate: Callable[[], float], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What to remember after a round; `validate` is the loss of the new model on public data."""
+    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+        """What one client makes of the release of the round."""
+
+    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What to remember after a round; `validate` is the loss of a model on public data."""
 
 
-def counted_alike(release: Release, other: Release) -> bool:
-    """Whether both are the same event, for any population."""
-    same = release.sampling == other.sampling and release.realised == other.realised
-    return same and release.multiplier == other.multiplier
+Validate = Callable[["Tensor"], float]
+
+
+def followed(schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
+    """The release of this round; refused where it is not counted as was said beforehand."""
+    return _counted(schedule, schedule.now(first, round, memory), schedule.least(first, round))
+
+
+def own_of(schedule: Schedule | None, release: Release | None, client: int, memory: Mapping[str, Tensor]) -> Release | None:
+    """What one client makes of it, which costs the same."""
+    if schedule is None or release is None:
+        return release
+    return _counted(schedule, schedule.own(release, client, memory), release)
+
+
+def _counted(schedule: Schedule, release: Release, said: Release) -> Release:
+    same = release.sampling == said.sampling and release.realised == said.realised and release.multiplier == said.multiplier
+    if not same:
+        raise DpflError(
+            f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a floor (AtLeast)."
+        )
+    return release
 
 
 def with_level(release: Release, level: float) -> Release:
@@ -81,17 +102,22 @@ class Decay:
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
         return self.least(first, round)
 
-    def learn(self, seen: Seen, validate: Callable[[], float], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+        return release
+
+    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {}
 
 
 @dataclass(frozen=True)
 class Following:
-    """Adap DP-FL (Fu et al. 2022): C is `alpha` times the mean norm of the last noisy gradients, the energy of their noise
-    removed; sigma falls by `beta` for each round after which a public loss has fallen `patience` times running.
+    """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy gradients, the energy of their
+    noise removed; its sigma falls by `beta` after each round in which the public loss of its own model has fallen `patience`
+    times running.
 
     The mean of clipped gradients is shorter than the clip, so C would follow itself to 0: it stays within a factor of `span`
-    of its start. Sigma moves after every `stride` such rounds at once, so that there are few kinds of events.
+    of its start. Sigma is counted as the least that it could have by the end of `stride` rounds, so that there are few kinds
+    of events.
     """
 
     alpha: float = 1.0
@@ -109,31 +135,51 @@ class Following:
         return self
 
     def least(self, first: Release, round: int) -> Release:
-        return first.with_noise(self._multiplier(first, max(0, round - self.patience)))
-
-    def _multiplier(self, first: Release, falls: int) -> float:
         assert first.noise is not None
-        return first.noise.multiplier * self.beta ** (falls - falls % self.stride)
+        most = self.stride * math.ceil(max(0, round - self.patience) / self.stride)
+        return first.with_noise(first.noise.multiplier * self.beta**most)
 
     def now(self, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
-        start, floor = first.clip.level, self.least(first, round).multiplier
-        if "level" not in memory:
+        """With the mean of the clients' levels and noises, for the record."""
+        floor = self.least(first, round).multiplier
+        if "levels" not in memory:
             return first if floor == first.multiplier else replace(first, noise=AtLeast(first.multiplier, floor))
-        level = min(max(self.alpha * float(memory["level"]), start / self.span), start * self.span)
-        return replace(with_level(first, level), noise=AtLeast(self._multiplier(first, int(memory["falls"])), floor))
+        known = [self._own(client, memory) for client in range(len(memory["levels"]))]
+        level, multiplier = (sum(values) / len(known) for values in zip(*known, strict=True))
+        return replace(with_level(first, level), noise=AtLeast(max(multiplier, floor), floor))
 
-    def learn(self, seen: Seen, validate: Callable[[], float], memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        norms = [_norm(seen, client) for client in seen.updates]
-        losses = [*memory.get("losses", torch.empty(0)).tolist(), validate()][-self.patience - 1 :]
-        falling = len(losses) > self.patience and all(later < sooner for sooner, later in pairwise(losses))
-        return {
-            "level": torch.tensor(sum(norms) / len(norms), dtype=torch.float64),
-            "losses": torch.tensor(losses, dtype=torch.float64),
-            "falls": memory.get("falls", torch.tensor(0)) + int(falling),
-        }
+    def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
+        if "levels" not in memory:
+            return release
+        level, multiplier = self._own(client, memory)
+        return replace(with_level(release, level), noise=AtLeast(multiplier, release.multiplier))
+
+    def _own(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:
+        """C and sigma of a client."""
+        level, multiplier = memory["start"].tolist()
+        wanted = self.alpha * float(memory["levels"][client])
+        bounded = level if math.isnan(wanted) else min(max(wanted, level / self.span), level * self.span)
+        return bounded, multiplier * self.beta ** int(memory["falls"][client])
+
+    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        clients, facts = len(seen.facts.batches), seen.facts
+        start = memory.get("start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64))
+        losses = memory.get("losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)).clone()
+        falls, levels = memory.get("falls", torch.zeros(clients)).clone(), memory.get("levels", _unknown(clients)).clone()
+        for client in seen.updates:
+            used = self._own(client, memory) if "levels" in memory else (facts.clip, facts.multiplier)
+            levels[client] = _norm(seen, client, *used)
+            own = validate(seen.vector + seen.updates[client])
+            losses[client] = torch.cat([losses[client, 1:], torch.tensor([own], dtype=torch.float64)])
+            falls[client] += all(later < sooner for sooner, later in pairwise(losses[client].tolist()))
+        return {"levels": levels, "losses": losses, "falls": falls, "start": start}
 
 
-def _norm(seen: Seen, client: int) -> float:
+def _unknown(clients: int) -> Tensor:
+    return torch.full((clients,), math.nan, dtype=torch.float64)
+
+
+def _norm(seen: Seen, client: int, level: float, multiplier: float) -> float:
     """Of the mean gradient that a client went along, without its noise."""
-    square = float(released_gradient(seen, client).square().sum()) - noise_energy(seen, client)
-    return math.sqrt(max(square, 0.0))
+    noise = (multiplier * level / seen.facts.batches[client]) ** 2 * seen.facts.energy / seen.steps
+    return math.sqrt(max(float(released_gradient(seen, client).square().sum()) - noise, 0.0))
