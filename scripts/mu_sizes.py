@@ -1,0 +1,106 @@
+"""docs/systems.md's table of mu: slopes of raw gradients at the models of a run, beside what released values say of them.
+
+    DPFL_DATA=... python scripts/mu_sizes.py [MODEL] [ROUND ...]
+
+One run of MNIST by Dirichlet(0.05), tau = 1. A raw slope is that of the paper, sum_i p_i |grad F_i(w_i) - grad F_i(w)| over
+|w_i - w| with the new aggregate w, over up to 300 images of a client; then over one batch; then of clipped gradients, at the
+level of steps and at ten times that. What is paid for is the last of these with its noise, over a batch. What is read off
+released values is beside the slope of the same mean gradient without noise, between the same two models.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import dpfl
+from dpfl.algorithms import ali_dpfl
+from dpfl.data import Dirichlet, Federation
+from dpfl.gradients.clipped import ClippedGradients, plain_gradient
+from dpfl.models import FlatModel
+from dpfl.privacy import Flat
+from dpfl.server.adaptive_steps import Ali
+from dpfl.server.ali_bounds import shares
+from dpfl.server.steps import Seen, Situation
+
+IMAGES, SEED = 300, 0
+HEADS = ("round", "raw", "raw, one batch", "clipped at C", "clipped at 10 C", "paid", "released", "the same without noise")
+
+
+@dataclass(frozen=True)
+class Measuring(Ali):
+    """ALI's policy at tau = 1, which tells how large mu is at some rounds."""
+
+    federation: Federation | None = None
+    model: FlatModel | None = None
+    rounds: tuple[int, ...] = ()
+    noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+
+    def next(self, now: Situation) -> int:
+        return 1
+
+    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        found = super().learn(seen, memory)
+        if seen.round in self.rounds:
+            sizes = (f"{value:.2f}" for value in self._sizes(seen, memory, found))
+            print("| " + " | ".join([str(seen.round), *sizes]) + " |", flush=True)
+        return found
+
+    def _sizes(self, seen: Seen, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[float]:
+        p, facts = shares([seen.facts.weights[client] for client in seen.updates]), seen.facts
+        models = {client: seen.vector + update for client, update in seen.updates.items()}
+        new = sum(share * model for share, model in zip(p.tolist(), models.values(), strict=True))
+        many = {client: self._images(client, IMAGES) for client in models}
+        few = {client: self._images(client, max(1, int(facts.batches[client]))) for client in models}
+
+        def own(level: float | None, images: Mapping[int, Tensor], start: Tensor) -> np.ndarray:
+            """A client's slope from the start to its own model."""
+            ends = [(self._gradient(model, images[client], level), client) for client, model in models.items()]
+            rises = [float((end - self._gradient(start, images[client], level)).norm()) for end, client in ends]
+            return np.array(rises) / [float((model - start).norm()) for model in models.values()]
+
+        sizes = [own(None, many, new), own(None, few, new), own(facts.clip, many, new), own(10 * facts.clip, many, new)]
+        deviations = np.array([2 * 10 * facts.multiplier * facts.clip / facts.batches[client] for client in models])
+        runs = np.array([float(update.norm()) for update in seen.updates.values()])
+        paid = own(10 * facts.clip, few, seen.vector) + self.noise.normal(size=len(p)) * deviations / runs
+        there, here = memory["model"], seen.vector
+        pairs = list(zip(p.tolist(), models, strict=True))
+        means = [sum(share * self._gradient(at, many[client], facts.clip) for share, client in pairs) for at in (there, here)]
+        along = float((means[1] - means[0]).norm() / (here - there).norm())
+        return [*(float(p @ one) for one in sizes), float(p @ paid), float(found["mu"]), along]
+
+    def _images(self, client: int, count: int) -> Tensor:
+        assert self.federation is not None
+        rows = self.federation.clients[client]
+        return rows[torch.from_numpy(self.noise.permutation(len(rows))[:count])]
+
+    def _gradient(self, vector: Tensor, rows: Tensor, level: float | None) -> Tensor:
+        assert self.model is not None
+        assert self.federation is not None
+        self.model.load(vector)
+        x, y = self.federation.train.x[rows], self.federation.train.y[rows]
+        if level is None:
+            return plain_gradient(self.model, x, y)[0]
+        return ClippedGradients(self.model)(x, y, Flat(level).factors, None).total / len(rows)
+
+
+def main(name: str = "cnn", *rounds: str) -> None:
+    federation = dpfl.data.mnist().split(clients=10, how=Dirichlet(0.05, 600), seed=SEED)
+    model, at = dpfl.models.from_name(name), tuple(map(int, rounds)) or (2, 10, 25)
+    flat = FlatModel(model.build(federation.shape, 10, seed=0), federation.task)
+    made = replace(ali_dpfl(), steps=Measuring(federation=federation, model=flat, rounds=at))
+    print("| " + " | ".join(HEADS) + " |\n" + "|---" * len(HEADS) + "|")
+    with tempfile.TemporaryDirectory() as folder:
+        budget = dpfl.Budget(epsilon=2.0, delta=1e-5, rounds=max(at) + 1)
+        dpfl.train(model, federation, made, budget, seed=SEED, out=Path(folder) / "run")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
