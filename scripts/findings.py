@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpfl.reproduce import Table, tables
+from dpfl.reproduce.ali import OWN
 from dpfl.reproduce.report import Made, collect, mean_text
 from dpfl.reproduce.runner import Kept
 
@@ -29,12 +30,16 @@ def main(folder: str) -> None:
     for name in TABLES:
         for line in against_all(made[name], known[name]):
             print(line)
-    print("\n## ALI-DPFL against fixed tau where rounds are short: differences over the same seeds\n")
-    print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
-    print("|---" * (3 + len(FIXED)) + "|")
-    for name in TABLES:
-        for line in against_fixed(made[name]):
-            print(line)
+    for title, names in (("`cnn`", TABLES), ("`cnn-wide`", tuple(f"{name}-wide" for name in TABLES))):
+        print(f"\n## ALI-DPFL against fixed tau where rounds are short, {title}: differences over the same seeds\n")
+        print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
+        print("|---" * (3 + len(FIXED)) + "|")
+        for name in names:
+            for line in against_fixed(collect(known[name], SEEDS, Kept(Path(folder)))):
+                print(line)
+    print("\n## Which reading comes to a printed level\n")
+    for one in sorted(collect(known["ali-levels"], SEEDS, Kept(Path(folder))), key=lambda one: -one.mean):
+        print(f"| {one.cell.row} | {one.text()} | {one.cell.printed:g} |")
 
 
 def columns(made: list[Made]) -> Iterator[tuple[str, str, dict[str, Made]]]:
@@ -64,8 +69,8 @@ def against_fixed(made: list[Made]) -> Iterator[str]:
     for group, column, rows in columns(made):
         if "R_c /" not in column:
             continue
-        for ours in ("ALI-DPFL", "ALI-DPFL, whole budget", "ALI-DPFL, published"):
-            if ours in rows:
+        for ours in ("ALI-DPFL", *OWN):
+            if ours in rows and any(tau in rows for tau in FIXED):
                 apart = [difference(rows[ours], rows[tau]) if tau in rows else "" for tau in FIXED]
                 yield f"| {group} | {column} | {ours} | " + " | ".join(apart) + " |"
 

@@ -7,7 +7,6 @@ import pytest
 from dpfl.reproduce import Table, ali, als
 from tests.reproduce.conftest import cell_of, run
 
-
 OWN = {"ALS-DPFL", "ALS-DPFL, published"}
 
 

@@ -1,4 +1,6 @@
-"""ALS-DPFL: Tables 2 and 3, Figures 2 and 4 to 6. Epsilon buys steps as in ALI-DPFL's tables, and every method has the epsilon proven of them."""
+"""ALS-DPFL: Tables 2 and 3, Figures 2 and 4 to 6. Epsilon buys steps as in ALI-DPFL's tables, and every method has the epsilon
+proven of them.
+"""
 
 from __future__ import annotations
 
