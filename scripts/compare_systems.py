@@ -46,7 +46,7 @@ CLIENT: list[Setting] = [
     ("dp-fedavg", {"cohort": 60, "clip": 0.5, "tau": 8, "clipping": "quantile"}),
     ("dp-fedavg-wav", {"cohort": 60, "clip": 0.5, "tau": 8}),
     ("dp-fedavg-wav", {"cohort": 60, "clip": 0.5, "tau": 8, "haar_weights": "orthonormal"}),
-    ("dp-fedavg-wav", {"variant": "published", "cohort": 60, "clip": 0.5, "tau": 8}),
+    ("dp-fedavg-wav", {"variant": "published", "clipping": "updates", "cohort": 60, "clip": 0.5, "tau": 8}),
     ("dyn-dp-fedavg", {"cohort": 60, "clip": 0.75, "tau": 8}),
     ("dp-ftrl", {"cohort": 60, "clip": 0.5, "tau": 8}),
     ("ldp-fl", {"clip": 0.5, "tau": 8}),

@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy.published import HellingerNoise
-from dpfl.server.hellinger_bounds import HellingerInputs, bound, drift, noise
+from dpfl.server.hellinger_bounds import HellingerInputs, bound, drift, noise, unrolled
 
 HALVES = HellingerInputs(
     shares=(0.5, 0.5), variances=(1.0, 3.0), deviations=(0.2, 0.4), clients=5, steps=3, rate=0.1, norm=2.0, smooth=4.0,
@@ -25,6 +25,15 @@ def test_the_terms_are_as_printed():
 def test_the_bound_is_as_printed():
     # 2 * 0.95^2 * 8 + 4 * 0.5 * 0.1 ((0.41 + 2 * 0.5) / 2 + 3/4 * 2/2 * 0.36)
     assert bound(HALVES, 2) == pytest.approx(2 * 0.9025 * 8 + 0.2 * (0.705 + 0.27))
+
+
+def test_the_recursion_gives_more_than_is_printed():
+    """(35), round by round: 0.95 times what was, plus 0.41 + T 0.5 + 0.54."""
+    distance = 8.0
+    for _ in range(20):
+        distance = 0.95 * distance + 0.41 + 20 * 0.5 + 0.54
+    assert unrolled(HALVES, 20) == pytest.approx(4 / 2 * distance)
+    assert unrolled(HALVES, 20) > bound(HALVES, 20)
 
 
 def test_with_all_clients_there_is_no_term_for_the_absent():

@@ -12,7 +12,7 @@ import torch
 
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.clipped import ClippedGradients, plain_gradient
 from dpfl.models import Buildable, FlatModel, feature_map
 from dpfl.models.build import built
 from dpfl.node.holdings import Holdings
@@ -24,6 +24,8 @@ from dpfl.privacy import Flat, Gaussian, Poisson, Release
 BATCH = 256
 FEW = 8
 """Different samples, of which a batch has several copies each; and the smallest batch."""
+PLAIN = 64
+"""Samples of a batch without a clip."""
 LARGEST = 10**8
 """Numbers of a sample."""
 
@@ -70,6 +72,17 @@ class Work:
             while sum(times) < seconds:
                 times.append(time_of(batch))
         return len(times) * batch / sum(times)
+
+    def plain_samples_per_second(self, seconds: float = 1.0) -> float:
+        """Of mean gradients, without a clip and without noise."""
+        x, y = self._x.repeat(PLAIN // FEW, *[1] * len(self.shape)), torch.arange(PLAIN) % self.classes
+        times = list[float]()
+        with one_thread():
+            while sum(times) < seconds or len(times) < 2:
+                start = time.perf_counter()
+                plain_gradient(self._flat, x, y)
+                times.append(time.perf_counter() - start)
+        return PLAIN / min(times)
 
     @cached_property
     def _x(self) -> torch.Tensor:

@@ -50,10 +50,27 @@ def noise(inputs: HellingerInputs) -> float:
     return inputs.parameters * sum((share * sigma) ** 2 for share, sigma in zip(inputs.shares, inputs.deviations, strict=True))
 
 
-def bound(inputs: HellingerInputs, rounds: int) -> float:
-    """(30): the bound on E F(w_T) - F(w*). It counts the noise of a round T times in every round, so it grows with T."""
+def absent(inputs: HellingerInputs) -> float:
+    """(32): what it costs that M of N clients take part, (N - M) / (N - 1) 4 / M eta^2 E^2 G^2."""
     some, all_ = len(inputs.shares), inputs.clients
-    absent = (all_ - some) / (all_ - 1) * 2 / some * (inputs.rate * inputs.steps * inputs.norm) ** 2 if all_ > 1 else 0.0
-    left = inputs.smooth * (1 - inputs.convex * inputs.rate) ** rounds / 2 * inputs.distance
-    floor = (drift(inputs) + rounds * noise(inputs)) / 2 + absent
-    return left + inputs.smooth * inputs.convex * inputs.rate * floor
+    return (all_ - some) / (all_ - 1) * 4 / some * (inputs.rate * inputs.steps * inputs.norm) ** 2 if all_ > 1 else 0.0
+
+
+def bound(inputs: HellingerInputs, rounds: int) -> float:
+    """(30): the bound on E F(w_T) - F(w*), as printed. It counts a round's noise T times in every round, so it grows with T.
+
+    The step to the second line of (36) takes mu eta for the sum of (1 - mu eta)^t, which is up to 1 / (mu eta): `unrolled` is
+    what the recursion gives, and larger wherever mu eta < 1.
+    """
+    return _with(inputs, rounds, inputs.convex * inputs.rate)
+
+
+def unrolled(inputs: HellingerInputs, rounds: int) -> float:
+    """What (35) gives over all rounds: the same with sum_{t < T} (1 - mu eta)^t in the place of mu eta."""
+    shrinking = 1 - inputs.convex * inputs.rate
+    return _with(inputs, rounds, sum(shrinking**t for t in range(rounds)))
+
+
+def _with(inputs: HellingerInputs, rounds: int, factor: float) -> float:
+    left = (1 - inputs.convex * inputs.rate) ** rounds * inputs.distance
+    return inputs.smooth / 2 * (left + factor * (drift(inputs) + rounds * noise(inputs) + absent(inputs)))
