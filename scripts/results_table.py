@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpfl.reproduce import Table, tables
+from dpfl.reproduce import Cell, Table, tables
 from dpfl.reproduce.cost import clips_samples, samples_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -43,6 +43,8 @@ class State:
     settings: Sequence[str]
     models: Sequence[str]
     hours: float
+    groups: Sequence[str] = ()
+    """Of a table of several data sets: how far each is, and what is left of it."""
 
     def __str__(self) -> str:
         if not self.done:
@@ -52,7 +54,11 @@ class State:
         far = "whole" if self.done == self.cells else f"{self.done} of {self.cells} cells"
         scaled = f", scaled by {', '.join(f'`{setting}`' for setting in self.settings)}" if self.settings else ""
         left = "" if self.done == self.cells or not self.models else f"; the rest: {_hours(self.hours)}"
-        return f"{far}, {how}{scaled}{left}"
+        return f"{far}, {how}{scaled}{left}{self._by_group}"
+
+    @property
+    def _by_group(self) -> str:
+        return f" ({'; '.join(self.groups)})" if self.groups else ""
 
     @property
     def _seeds(self) -> str:
@@ -74,10 +80,27 @@ def state_of(table: Table, folder: Path = RESULTS) -> State:
     seeds = {place: sum(other == place for other, _ in found) for place in done}
     made = [cell for cell in cells if cell.place in done]
     models = dict.fromkeys(cell.work.content["model"]["name"] for cell in made if "model" in cell.work.content)
-    missing = {cell.digest(0): cell.work.content for cell in table.cells if cell.place not in done}
-    hours = sum(_seconds(content) for content in missing.values() if "model" in content) / 3600
+    missing = [cell for cell in table.cells if cell.place not in done]
     earlier = len({(row["group"], row["row"], row["column"]) for row in rows if row["digest"] not in known})
-    return State(len(done), len(cells), max(seeds.values(), default=0), earlier, settings, list(models), hours)
+    far = [_far(name, [cell for cell in table.cells if cell.group == name], missing) for name in _groups(table)]
+    groups = far if len(far) > 1 and made and missing else []
+    return State(len(done), len(cells), max(seeds.values(), default=0), earlier, settings, list(models), _left(missing), groups)
+
+
+def _groups(table: Table) -> list[str]:
+    return list(dict.fromkeys(cell.group for cell in table.cells))
+
+
+def _far(group: str, cells: Sequence[Cell], missing: Sequence[Cell]) -> str:
+    own = [cell for cell in missing if cell.group == group]
+    left = f", the rest {_left(own):.2g} hours" if own else ""
+    return f"{group} {len(cells) - len(own)} of {len(cells)}{left}"
+
+
+def _left(cells: Sequence[Cell]) -> float:
+    """Hours of a core that equal work takes once."""
+    contents = {cell.digest(0): cell.work.content for cell in cells}
+    return sum(_seconds(content) for content in contents.values() if "model" in content) / 3600
 
 
 def _seconds(content: Any) -> float:
