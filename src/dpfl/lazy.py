@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     import dp_accounting as dp
     import torch
     from dp_accounting import pld
-    from scipy import special
+    from scipy import fft, special
     from torch import nn
     from torch.nn import functional
 
-__all__ = ["dp", "functional", "nn", "on_demand", "pld", "special", "torch"]
+__all__ = ["dp", "fft", "functional", "nn", "on_demand", "pld", "special", "torch"]
 
 
 def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -46,5 +46,6 @@ class _Lazy(ModuleType):
 
 
 if not TYPE_CHECKING:
-    dp, pld, special = _Lazy("dp_accounting"), _Lazy("dp_accounting.pld"), _Lazy("scipy.special")
+    dp, pld = _Lazy("dp_accounting"), _Lazy("dp_accounting.pld")
+    fft, special = _Lazy("scipy.fft"), _Lazy("scipy.special")
     torch, nn, functional = _Lazy("torch"), _Lazy("torch.nn"), _Lazy("torch.nn.functional")

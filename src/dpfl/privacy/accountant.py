@@ -19,10 +19,10 @@ import numpy as np
 from dpfl.errors import DpflError
 from dpfl.lazy import dp, special
 from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
+from dpfl.privacy.loss_grid import BothWays
 from dpfl.privacy.losses import gaussian_losses
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from dp_accounting.rdp import RdpAccountant
 
 # Orders that do not converge are left out by dp-accounting, which only ever raises epsilon; it says so for each of them.
@@ -77,7 +77,7 @@ def _relation(events: Frozen) -> dp.NeighboringRelation:
 
 
 @lru_cache(maxsize=64)
-def _pld_of(event: Event, interval: float) -> PrivacyLossDistribution:
+def _pld_of(event: Event, interval: float) -> BothWays:
     rate, noise = 1.0, event
     if isinstance(event, dp.PoissonSampledDpEvent):
         rate, noise = event.sampling_probability, event.event
@@ -93,36 +93,34 @@ def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION)
     huge = everyone > HUGE and _second_order_epsilon(events, delta) > HUGE
     if huge and (quick := min(everyone, _rdp_epsilon(events, delta))) > HUGE:
         return quick
-    return float(_composed(events, interval).get_epsilon_for_delta(delta))
+    return _composed(events, interval).epsilon(delta)
 
 
-def _composed(events: Frozen, interval: float) -> PrivacyLossDistribution:
+def _composed(events: Frozen, interval: float) -> BothWays:
     plain = sum(count / event.noise_multiplier**2 for event, count in events if isinstance(event, dp.GaussianDpEvent))
-    parts = [
-        _pld_of(event, interval).self_compose(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)
-    ]
+    parts = [_pld_of(event, interval).repeated(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)]
     if plain:  # Gaussians on the same data compose to one Gaussian
         parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(plain)), interval))
     total = parts[0]
     for part in parts[1:]:
-        total = total.compose(part)
+        total = total.beside(part)
     return total
 
 
 @lru_cache(maxsize=256)
-def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> PrivacyLossDistribution:
+def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> BothWays:
     """The start and a multiple of `stride` releases of the event: what was composed for the multiple before, once more."""
     if multiple > 1:
-        return _multiple(start, event, stride, multiple - 1).compose(_multiple(frozenset(), event, stride, 1))
+        return _multiple(start, event, stride, multiple - 1).beside(_multiple(frozenset(), event, stride, 1))
     if start:
-        return _composed(start, ROUGH).compose(_multiple(frozenset(), event, stride, 1))
+        return _composed(start, ROUGH).beside(_multiple(frozenset(), event, stride, 1))
     return _composed(frozenset({(event, stride)}), ROUGH)
 
 
 @lru_cache(maxsize=256)
 def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta: float) -> float:
     """An upper bound for the start and a multiple of `stride` releases, quick where the multiples are asked for in turn."""
-    return float(_multiple(start, event, stride, multiple).get_epsilon_for_delta(delta))
+    return _multiple(start, event, stride, multiple).epsilon(delta)
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""The privacy loss distribution of a sampled Gaussian release, on a grid of losses.
+"""The privacy losses of a sampled Gaussian release, on a grid.
 
 The same pessimistic distribution ("connect the dots", Doroshenko et al. 2022) as dp-accounting's `from_gaussian_mechanism`,
 which inverts the loss by a Python call for each point of the grid; here it is inverted for all of them at once.
@@ -12,28 +12,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.lazy import pld
+from dpfl.privacy.loss_grid import BothWays, Losses
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import PLDPmf
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
 
-def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> PrivacyLossDistribution:
-    """For a record that is removed and for one that is added; without sampling the two are alike."""
-    change, distribution = pld.privacy_loss_mechanism.AdjacencyType, pld.privacy_loss_distribution.PrivacyLossDistribution
+def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> BothWays:
+    """Without sampling the losses are the same for a record that is removed and for one that is added."""
+    change = pld.privacy_loss_mechanism.AdjacencyType
     removed = _discrete(noise_multiplier, rate, interval, change.REMOVE)
-    if rate == 1:
-        return distribution(removed)
-    return distribution(removed, _discrete(noise_multiplier, rate, interval, change.ADD))
+    return BothWays(removed, removed if rate == 1 else _discrete(noise_multiplier, rate, interval, change.ADD))
 
 
-def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> PLDPmf:
+def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> Losses:
     losses = pld.privacy_loss_mechanism.GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
     bounds = losses.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
-    deltas = _deltas(losses, noise_multiplier, rate, np.arange(low, high + 1) * interval)
-    return pld.pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
+    return connected(interval, low, _deltas(losses, noise_multiplier, rate, np.arange(low, high + 1) * interval))
+
+
+def connected(interval: float, low: int, deltas: np.ndarray) -> Losses:
+    """The losses on the grid whose delta is given at every point of it, and between two of them on the straight line (in
+    e^epsilon), where the mechanism's own lies below it."""
+    deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # none may grow with epsilon, which rounding makes some do
+    falls, chances = deltas[:-1] - deltas[1:], np.empty_like(deltas)
+    chances[1:-1] = (falls[:-1] * math.exp(interval) - falls[1:]) / math.expm1(interval)
+    chances[-1] = falls[-1] / -math.expm1(-interval) if len(falls) else 0.0
+    chances[0] = 1 - deltas[0] - (falls[0] / math.expm1(interval) if len(falls) else 0.0)
+    return Losses(interval, low, chances.clip(min=0.0), float(deltas[-1]))
 
 
 def _deltas(losses: GaussianPrivacyLoss, noise_multiplier: float, rate: float, epsilons: np.ndarray) -> np.ndarray:
