@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, hw_dpfl, ldp_fl
+from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl, ldp_fl
 from dpfl.audit import leaks
 from dpfl.audit.games import Setting, play_leaks
 from dpfl.node.node import Node
@@ -63,8 +63,14 @@ def test_hw_as_published_shows_the_histogram_and_the_weights() -> None:
         ali_dpfl(mu="paid"),
         custom(where="steps", weights="similarity", steps="ali", noise_multiplier=1.0),
         custom(where="steps", controls=True, noise_multiplier=1.0),
+        dp_sgd_wav(public_clip=True, noise_multiplier=1.0),
+        dp_fedavg_wav(public_clip=True, noise_multiplier=1.0),
+        dp_sgd_wav(cohort=3, noise_multiplier=1.0),
     ],
-    ids=["quantile", "public median", "shared", "trusted survey", "paid slope", "survey and ali", "controls"],
+    ids=[
+        *("quantile", "public median", "shared", "trusted survey", "paid slope", "survey and ali", "controls"),
+        *("public clip of samples", "public clip of coefficients", "clients drawn"),
+    ],
 )
 def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
     assert leaks(made) == []
