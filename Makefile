@@ -3,12 +3,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: docs notebooks soak demo test check tests coverage bench hf peers truth badinputs reference clean
+.PHONY: chromium screenshots docs notebooks soak demo test check tests coverage bench hf peers truth badinputs reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
 
-test: $(VENV)/.installed-dev  ## install, then every check beside every test
+test: $(VENV)/.installed-dev chromium  ## install, then every check beside every test
 	@$(MAKE) --no-print-directory --jobs=2 check tests
 
 check: $(VENV)/.installed-dev
@@ -20,6 +20,14 @@ check: $(VENV)/.installed-dev
 
 tests: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+chromium:  ## for the tests in a browser: Debian's, where it is missing and root may install it; else they are skipped, and say so
+	@command -v chromium || command -v chromium-browser || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
+	  && apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; } \
+	  || echo "there is no Chromium here: the tests in a browser are skipped (apt install chromium)"
+
+screenshots: $(VENV)/.installed-dev  ## the pictures of the pages that README and docs show
+	$(BIN)/python scripts/screenshots.py
 
 coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes longer
 	$(BIN)/pytest -n 2 --dist loadgroup --cov=dpfl --cov-report=term:skip-covered

@@ -36,6 +36,7 @@ COMMANDS = {
     "node": ("node:app", "A node that guards its own data."),
     "runs": ("runs", "List the runs of a folder."),
     "compare": ("runs", "Put runs side by side."),
+    "ui": ("ui", "Look at runs in a browser: live curves and epsilon, comparisons, a planner, systems, ledgers, certificates."),
     "report": ("report", "One page that opens from disk, with every figure of a run or of several."),
 }
 """The file of each (and the group in it), and what it does."""

@@ -118,6 +118,11 @@ def exact(question: Question, choice: Choice, error: float) -> Choice:
     return found
 
 
+def coarse(question: Question, choice: Choice) -> Choice:
+    """The cell to 1e-3, on the grid of the table."""
+    return _choice(question, choice.sampling_rate, choice.tau, 0.0, _quick(question, choice.iterations))[0]
+
+
 def _quick(question: Question, steps: int) -> Accountant:
     """Losses on a grid of a tenth of a step's deviation, which moves epsilon by some 1e-3; never finer than the figure's."""
     width = max(DISCRETISATION, 0.1 * _gaussian(question.epsilon, question.delta) / math.sqrt(steps))
@@ -129,16 +134,26 @@ def _choice(
 ) -> tuple[Choice, float]:
     sampling, steps = Poisson(rate), tau * question.rounds
 
-    def limit(epsilon: float) -> float:
-        """By the limit theorem (Bu et al. 2020), mu^2 = T q^2 (exp(1/z^2) - 1); exact for q = 1."""
-        mu = _gaussian(epsilon, question.delta)
-        return 1 / math.sqrt(math.log1p((mu / rate) ** 2 / steps)) if rate < 1 else math.sqrt(steps) / mu
-
     def events(z: float) -> Spent:
         return {sampling.event(z, 1): steps}
 
-    noise, error = noise_near(limit, error, events, question.epsilon, question.delta, by, within)
+    def near(epsilon: float) -> float:
+        return in_the_limit(_gaussian(epsilon, question.delta), rate, steps)
+
+    noise, error = noise_near(near, error, events, question.epsilon, question.delta, by, within)
     return Choice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps), error
+
+
+def sketched(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[Choice, ...]:
+    """All cells by the limit theorem alone, in a millisecond: near, and nothing that a run may rely on."""
+    mu = _gaussian(question.epsilon, question.delta)
+    found = [(rate, tau, tau * question.rounds) for rate in rates for tau in taus]
+    return tuple(Choice(rate, tau, in_the_limit(mu, rate, steps), steps) for rate, tau, steps in found)
+
+
+def in_the_limit(mu: float, rate: float, steps: int) -> float:
+    """The noise by the limit theorem (Bu et al. 2020), mu^2 = T q^2 (exp(1/z^2) - 1); exact for q = 1."""
+    return 1 / math.sqrt(math.log1p((mu / rate) ** 2 / steps)) if rate < 1 else math.sqrt(steps) / mu
 
 
 def _gaussian(epsilon: float, delta: float) -> float:

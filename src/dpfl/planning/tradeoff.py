@@ -18,7 +18,7 @@ from dpfl.algorithms import PLANNED
 from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, described
-from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, exact
+from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, coarse, exact, sketched
 from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accountant import proving
@@ -149,20 +149,39 @@ class Tradeoff(Shown, shown_by="plan"):
 
 def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
     """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are the only ones."""
+    rates, taus = _grid(question, rates, taus)
+    choices, errors = cells(question, rates, taus)
+    best = _best(question, choices)
+    chosen = exact(question, best, errors[choices.index(best)])
+    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+
+
+def sketch(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
+    """The same at a tenth of the time: the table by the limit theorem, the recommended cell by the accountant that guards a
+    run, on a coarse grid that asks for a little more noise, never less."""
+    choices = sketched(question, *_grid(question, rates, taus))
+    best = _best(question, choices)
+    chosen = coarse(question, best)
+    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+
+
+def _grid(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[Sequence[float], Sequence[int]]:
     if question.shared and any(tau != 1 for tau in taus):
         raise DpflError("In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or give 1.")
     taus = taus or ((1,) if question.shared else TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
     if min(taus) < 1 or max(taus) * question.rounds > MOST:
         raise DpflError(f"tau must be at least 1, and tau times rounds {MOST:,} at most, not {min(taus)} to {max(taus)}.")
-    choices, errors = cells(question, rates or _rates(question, min(taus)), taus)
+    return rates or _rates(question, min(taus)), taus
+
+
+def _best(question: Question, choices: Sequence[Choice]) -> Choice:
+    """Of the cells that a round has room for: among those near the least noise, the one that computes least."""
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:
         raise DpflError("No sampling rate and tau stay within the samples a round; raise the limit, or lower rate or tau.")
     least = min(choice.score for choice in within)
     near = [choice for choice in within if choice.score <= TOLERANCE * least]
-    best = min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
-    chosen = exact(question, best, errors[choices.index(best)])
-    return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
+    return min(near, key=lambda choice: (choice.sampling_rate * choice.tau, choice.score))
 
 
 def plan(

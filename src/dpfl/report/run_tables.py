@@ -20,6 +20,8 @@ from dpfl.run.metrics import Row, Update, read_lost, read_thinned, read_updates
 
 MOST_ROWS = 4000
 """Of a longer run its rounds are shown as means over as many rounds each: a picture has no more places."""
+MOST_ACCOUNTS = 200
+"""Ledgers that are opened for their limits."""
 
 _LOST = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
 
@@ -120,7 +122,7 @@ class RunTables:
     def limits(self) -> Mapping[str, float]:
         """What each account allows in all, by its owner; none where it has no limit, or its ledger is not here."""
         found = {}
-        for name in self.statement.get("per_client", {}):
+        for name in list(self.statement.get("per_client", {}))[:MOST_ACCOUNTS]:
             owner = FEDERATION if name == "every client" else name
             try:
                 with closing(Ledger.read(ledger_path(self.ledgers, owner))) as ledger:

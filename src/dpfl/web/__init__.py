@@ -1,0 +1,1 @@
+"""The web app of `dpfl ui`: pages in a browser over a folder of runs."""

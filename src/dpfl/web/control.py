@@ -1,0 +1,128 @@
+"""Runs as processes: started as a terminal would, stopped, held and let go on by signals. Nothing is lost by any of them.
+
+A run that the page starts is a process of its own, which goes on when the page is closed; and one that a terminal started can
+be stopped here, since a run says which process it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from dpfl.errors import DpflError
+from dpfl.run.folder import RunFolder, write_atomically
+from dpfl.web.shelf import Shelf, state_of
+
+STARTING = ".starting"
+"""Within the folder of runs: experiments as they were asked for here, and what their processes said."""
+MOST = 8
+"""Processes that may run at once: each takes a core and more."""
+LAST, PATIENCE = 4000, 3.0
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+
+PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dpfl.cli import main; main()"
+"""Ctrl-C must reach it, also where the page itself was started in the background, which takes that away."""
+
+
+def _ended(process: subprocess.Popen[bytes]) -> bool:
+    """One that was stopped lets go of its run a moment before it is gone."""
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+class Control:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._lock = shelf, threading.Lock()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, experiment: Mapping[str, Any]) -> None:
+        if not NAME.fullmatch(name):
+            raise DpflError("A run's name has letters, digits, dots, dashes and underscores, 80 at most, and begins with one.")
+        out, notes = self._shelf.free(name), self._shelf.root / STARTING
+        notes.mkdir(parents=True, exist_ok=True)
+        file = notes / f"{name}.toml"
+        write_atomically(file, tomli_w.dumps(dict(experiment)).encode())
+        self._run(name, "run", str(file), "--out", str(out), "--quiet")
+
+    def resume(self, name: str) -> None:
+        """What is held goes on at once; what was stopped from its last round that was finished."""
+        folder = self._shelf.open(name)
+        if (process := folder.process()) is not None:
+            os.kill(process, signal.SIGCONT)
+            return
+        if state_of(folder) == "finished":
+            raise DpflError(f"The run {name!r} has ended; there is nothing to go on with.")
+        if folder.experiment().get("experiment", {}).get("server", {}).get("nodes"):
+            raise DpflError(f"A run over nodes goes on where its keys are: dpfl server --resume {folder.path}")
+        (self._shelf.root / STARTING).mkdir(exist_ok=True)
+        self._run(name, "run", "--resume", str(folder.path), "--quiet")
+
+    def pause(self, name: str) -> None:
+        """The process is held where it is: its clients end what they are at, and wait for the next round."""
+        os.kill(self._at(self._shelf.open(name), name), signal.SIGSTOP)
+
+    def stop(self, name: str) -> None:
+        """As Ctrl-C in its terminal: the round under way is made again when the run is resumed."""
+        process = self._at(self._shelf.open(name), name)
+        os.kill(process, signal.SIGINT)
+        os.kill(process, signal.SIGCONT)
+
+    def failed(self) -> dict[str, str]:
+        """Runs that were started here and ended without a result, with what they said last."""
+        with self._lock:
+            ended = {name: process.returncode for name, process in self._processes.items() if process.poll() is not None}
+        return {name: self._said(name) for name, code in ended.items() if code not in (0, 130)}
+
+    def starting(self) -> list[str]:
+        """Runs of which there is a process, and no folder yet."""
+        with self._lock:
+            under_way = [name for name, process in self._processes.items() if process.poll() is None]
+        return [name for name in under_way if not RunFolder(self._shelf.root / name).begun()]
+
+    def is_starting(self, name: str) -> bool:
+        """Whether a process was started for it here that is not at the run yet: it takes seconds to begin."""
+        with self._lock:
+            process = self._processes.get(name)
+            return process is not None and process.poll() is None
+
+    def _run(self, name: str, *words: str) -> None:
+        with self._lock:
+            if sum(process.poll() is None for process in self._processes.values()) >= MOST:
+                raise DpflError(f"{MOST} runs are under way already; wait for one, or stop it.")
+            if name in self._processes and not _ended(self._processes[name]):
+                raise DpflError(f"The run {name!r} is being started already.")
+            log = self._log(name)
+            with log.open("wb") as file:
+                self._processes[name] = subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM, *words],
+                    stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
+
+    def _at(self, folder: RunFolder, name: str) -> int:
+        process = folder.process()
+        if process is None:
+            raise DpflError(f"No process is at the run {name!r}.")
+        return process
+
+    def _log(self, name: str) -> Path:
+        return self._shelf.root / STARTING / f"{name.replace('/', '.')}.log"
+
+    def _said(self, name: str) -> str:
+        try:
+            text = self._log(name).read_bytes()[-LAST:].decode(errors="replace")
+        except OSError:
+            text = ""
+        lines = [line for line in text.splitlines() if line.startswith("dpfl: ") and "warning:" not in line]
+        return lines[-1].removeprefix("dpfl: ") if lines else "it ended without a word; start it from a terminal to see why."

@@ -1,0 +1,156 @@
+"""Who may ask what: checked before anything is looked up, for every request alike.
+
+The page is for one person at their own machine, but every web site that they visit can send requests there. So the name that
+was asked for must be the machine's own (else another site's name could be pointed here), what changes anything needs a secret
+that only our own page can read, and an address that others can reach needs a token for everything.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MOST_QUERY, MOST_BODY = 4096, 1 << 16
+COOKIE, WRITE = "dpfl-token", "x-dpfl-write"
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """`hosts` are the names by which it may be asked for, none for any; `token` is asked of everybody, where there is one."""
+
+    hosts: frozenset[str]
+    token: str = ""
+    write: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+
+def own_names(host: str, port: int) -> frozenset[str]:
+    """Of an address on this machine alone; an address for all has as many names as the machine."""
+    if host in ("0.0.0.0", "::"):
+        return frozenset()
+    names = LOCAL if host in ("127.0.0.1", "localhost", "::1") else (f"[{host}]" if ":" in host else host,)
+    return frozenset(f"{name}:{port}" for name in names)
+
+
+class Gate:
+    def __init__(self, app: App, keys: Keys) -> None:
+        self._app, self._keys = app, keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if (place := self._entering(scope)) is not None:
+            await _answer(send, 303, "", {"location": place, "set-cookie": self._cookie})
+        elif refused := self.refusal(scope, headers):
+            await _answer(send, *refused)
+        else:
+            await self._app(scope, _bounded(receive), _with_headers(send))
+
+    def refusal(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        """A status and a sentence, where a request is not answered."""
+        if self._keys.hosts and headers.get("host", "") not in self._keys.hosts:
+            return 421, "This is not the name of this machine: open the address that dpfl ui printed."
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_QUERY:
+            return 414, "That is too long an address."
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "Only GET and POST are answered."
+        if self._keys.token and not self._known(headers):
+            return 401, "Open the address with the token that dpfl ui printed."
+        if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > MOST_BODY:
+            return 413, "That is more than any page here sends."
+        elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if elsewhere and (scope["method"] == "POST" or scope["path"].startswith("/api/")):
+            return 403, "Another site sent this; open the page itself."
+        return self._unwritable(scope, headers) if scope["method"] == "POST" else None
+
+    def _unwritable(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
+        origin = headers.get("origin")
+        if origin is not None and origin != f"{scope.get('scheme', 'http')}://{headers.get('host', '')}":
+            return 403, "Another site sent this; open the page itself."
+        if not secrets.compare_digest(headers.get(WRITE, "").encode(), self._keys.write.encode()):
+            return 403, "What changes anything is asked for by the page itself: load it again."
+        return None
+
+    def _known(self, headers: Mapping[str, str]) -> bool:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            cookie = None
+        given = cookie.value if cookie else headers.get("authorization", "").removeprefix("Bearer ")
+        return secrets.compare_digest(given.encode(), self._keys.token.encode())
+
+    def _entering(self, scope: Scope) -> str | None:
+        """Who comes with the token in the address gets it as a cookie, and an address without it."""
+        if not self._keys.token or scope["method"] != "GET" or len(scope["query_string"]) > MOST_QUERY:
+            return None
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = dict(query).get("token")
+        if given is None or not secrets.compare_digest(given.encode(), self._keys.token.encode()):
+            return None
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        path = "/" + scope["path"].lstrip("/\\")
+        return f"{path}?{rest}" if rest else path
+
+    @property
+    def _cookie(self) -> str:
+        return f"{COOKIE}={self._keys.token}; HttpOnly; SameSite=Strict; Path=/"
+
+
+async def _answer(send: Send, status: int, sentence: str, more: Mapping[str, str] | None = None) -> None:
+    headers = HEADERS | {"content-type": "text/plain; charset=utf-8"} | dict(more or {})
+    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+    await send({"type": "http.response.body", "body": sentence.encode()})
+
+
+def _bounded(receive: Receive) -> Receive:
+    """A body that does not end, or says less than it is, is cut off."""
+    taken = 0
+
+    async def bounded() -> MutableMapping[str, Any]:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if taken > MOST_BODY else message
+
+    return bounded
+
+
+def _with_headers(send: Send) -> Send:
+    """What an answer says itself stays; of files, browsers may ask whether they are still the same."""
+
+    async def with_headers(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            said = {name.lower() for name, _ in message["headers"]}
+            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in said]
+            message = {**message, "headers": [*message["headers"], *more]}
+        await send(message)
+
+    return with_headers

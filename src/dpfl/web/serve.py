@@ -1,0 +1,49 @@
+"""The web app, on an address."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from dpfl.errors import DpflError
+from dpfl.web.app import make_app
+from dpfl.web.gate import Gate, Keys, own_names
+
+MOST_CONNECTIONS = 400
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """An address that is ours, before anything is said of it; port 0 is any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise DpflError(f"{host}:{port} cannot be used ({error}); choose another with --port.") from None
+    return listening
+
+
+def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
+    """Until Ctrl-C. `ready` is told the address to open."""
+    with bound(host, port) as listening:
+        number = int(listening.getsockname()[1])
+        keys = Keys(own_names(host, number), token)
+        shown = f"[{host}]" if ":" in host else host
+        ready(f"http://{shown}:{number}/" + (f"?token={token}" if token else ""))
+        config = uvicorn.Config(
+            Gate(make_app(root, keys), keys), log_level="warning", access_log=False, server_header=False,
+            limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=10, timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=1 << 15,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(18)

@@ -1,0 +1,128 @@
+// Everything that is shown is put together here, as text: no string is ever read as HTML.
+export function h(tag, properties, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else if (name in element && typeof value !== "string") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function show(place, ...children) {
+  if (place.id === "page") place.dataset.shown = "yes";
+  place.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+}
+
+let fading;
+export function say(sentence) {
+  show(document.getElementById("said"), h("p", {}, sentence));
+  clearTimeout(fading);
+  fading = setTimeout(() => show(document.getElementById("said")), 7000);
+}
+
+let session;
+export function begin() {
+  session ??= get("/api/session");
+  return session;
+}
+
+async function answered(response) {
+  const body = await response.text();
+  let found;
+  try { found = JSON.parse(body); } catch { found = { error: body }; }
+  if (!response.ok) throw new Error(found.error || "The server did not answer; is dpfl ui still running?");
+  return found;
+}
+
+export async function get(address, signal) {
+  let response;
+  try {
+    response = await fetch(address, { signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer; is dpfl ui still running?");
+  }
+  return answered(response);
+}
+
+export async function post(address, body) {
+  const { write } = await begin();
+  const headers = { "x-dpfl-write": write, "content-type": "application/json" };
+  return answered(await fetch(address, { method: "POST", headers, body: body === undefined ? null : JSON.stringify(body) }));
+}
+
+export const link = (page, parameters) => `${page}?${new URLSearchParams(parameters)}`;
+
+// What is bounded from above is rounded up, and never says less than it is.
+export const up = (value, digits = 4) => (Math.ceil(value * 10 ** digits - 1e-9) / 10 ** digits).toFixed(digits);
+export const down = (value, digits = 4) => (Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits);
+export const epsilon = (value, digits = 4) =>
+  value === null || value === undefined ? "–" : typeof value === "number" ? up(value, digits) : String(value);
+export const small = (value) => (typeof value === "number" && value < 1e-3 ? value.toExponential() : String(value ?? "?"));
+export const short = (value) => (typeof value === "number" ? String(Number(value.toPrecision(3))) : String(value ?? "–"));
+export const whole = (value) => Math.round(value).toLocaleString("en");
+export const measured = (name, value) =>
+  value === null || value === undefined ? "–" : name === "accuracy" ? `${(100 * value).toFixed(2)} %` : value.toFixed(4);
+
+export function ago(time) {
+  if (!time) return "–";
+  const seconds = (Date.now() - Date.parse(time)) / 1000;
+  for (const [unit, length] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
+    const count = Math.floor(seconds / length);
+    if (count >= 1) return `${count} ${unit}${count > 1 ? "s" : ""} ago`;
+  }
+  return "just now";
+}
+
+export const badge = (state, words) => h("span", { class: `badge ${state}` }, words || state);
+
+export function told(kind, title, text) {
+  return h("div", { class: `told ${kind}` }, h("b", {}, title), text);
+}
+
+// Epsilon of what is allowed: a bar, and the same in words with all that an epsilon needs.
+export function meter({ value, most, unit, delta, proven, large, what }) {
+  const bounded = typeof value === "number";
+  const whose = unit && unit !== "none" ? `for one ${unit}, ` : "";
+  const words = `${whose}delta ${small(delta)}`;
+  if (!bounded) {
+    const said = value === "unbounded" || unit === "none" ? "no guarantee" : "–";
+    return h("div", { class: large ? "meter large" : "meter" },
+      h(large ? "strong" : "span", { class: said === "–" ? "soft" : "wrong" }, said));
+  }
+  const share = most ? value / most : null;
+  const fill = h("div", { class: `fill${share > 1 ? " over" : ""}` });
+  fill.style.width = `${Math.min(100, 100 * (share ?? 0))}%`;
+  const text = `${up(value, large ? 4 : 2)}${most ? ` of ${short(most)}` : ""}`;
+  const name = `epsilon ${what || "used"}: ${text}, ${words}`;
+  const bar = most && h("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": "0",
+    "aria-valuemax": String(most), "aria-valuenow": String(Math.min(value, most)) }, fill);
+  if (!large) return h("div", { class: "meter small", title: name }, h("span", {}, text), bar);
+  return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, up(value)), h("span", { class: "of" },
+    most ? ` of ${short(most)} allowed` : " used, no limit set")), bar,
+    h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${words})`,
+      typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed beforehand` : ""));
+}
+
+export function table(heads, rows, properties = {}) {
+  const cell = (head, value) => h("td", { class: head.number ? "number" : null, "data-label": head.label ?? head.text }, value);
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": properties.label || "table" },
+    h("table", { class: properties.class },
+      h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col", class: head.number ? "number" : null }, head.text)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((value, place) => cell(heads[place], value)))))));
+}
+
+export function words(rows) {
+  return h("div", { class: "scroll" }, h("table", { class: "words" }, h("tbody", {},
+    rows.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, text))))));
+}
+
+export function copying(text) {
+  return h("button", { type: "button", onclick: async () => {
+    try { await navigator.clipboard.writeText(text); say("Copied."); } catch { say("Copying is not allowed here: mark the text instead."); }
+  } }, "Copy");
+}

@@ -1,0 +1,80 @@
+import { badge, down, epsilon, get, h, link, meter, post, show, small, table, told, whole, words } from "../dom.js";
+
+export default async function start(page, query) {
+  const name = query.get("name"), owner = query.get("owner");
+  const { runs } = await get("/api/runs");
+  const ended = runs.filter((run) => run.state !== "unreadable");
+  const side = h("div", { class: "card pick" }, ended.slice(0, 500).map((run) => h("a", { href: link("/privacy", { name: run.name }), "aria-current": run.name === name ? "true" : null }, run.name,
+    h("div", { class: "soft small" }, run.proven === "unbounded" ? "no guarantee" : run.proven === null ? run.state : `proven ${epsilon(run.proven)}`, run.certificate ? " · certified" : ""))));
+  const body = h("div", {});
+  show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Privacy"), h("p", { class: "soft" }, "What every account has spent and may still spend. Ledgers are read here, and never written."))),
+    ended.length ? h("div", { class: "split" }, h("div", {}, h("h3", {}, "Runs"), side), body) : h("div", { class: "card empty" }, h("h2", {}, "No accounts yet"), h("p", {}, "A run makes a ledger for every client before anything leaves it. Plan one to begin."), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run"))));
+  if (!ended.length) return;
+  if (!name) { show(body, overview(ended)); return; }
+  show(body, h("p", { class: "soft", role: "status" }, "Reading the ledgers…"));
+  const [run, ledgers] = await Promise.all([get(link("/api/run", { name })), get(link("/api/ledgers", { name }))]);
+  show(body, statement(run), certificate(name, run), accounts(name, run, ledgers, owner));
+  if (owner) await account(body, name, owner);
+}
+
+function overview(runs) {
+  const rows = runs.map((run) => [h("a", { class: "name", href: link("/privacy", { name: run.name }) }, run.name), badge(run.state),
+    run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee") : run.proven === null ? h("span", { class: "soft" }, "at the end") : h("span", { class: "good" }, epsilon(run.proven)),
+    run.claimed === null ? "nothing" : epsilon(run.claimed), run.unit ? (run.unit === "none" ? "nobody" : `one ${run.unit}, delta ${small(run.delta)}`) : "–", run.certificate ? "signed" : "–", run.audited ? "played" : "–"]);
+  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "For" }, { text: "Certificate" }, { text: "Audit" }], rows, { class: "stack", label: "Runs" });
+}
+
+function statement(run) {
+  const stated = run.statement;
+  if (!stated.unit) return told("running", "No statement yet", "It is written when the run ends; its ledgers hold every release so far.");
+  const sure = typeof stated.proven === "number";
+  const lines = [["for", stated.unit === "none" ? "nobody" : `one ${stated.unit}; neighbours: ${stated.neighbours}`], ["against", stated.adversary], ["by", `${stated.accountant}, delta ${small(stated.delta)}`],
+    ["claimed", stated.claimed === null ? `nothing (${stated.claim})` : `${epsilon(stated.claimed)} (${stated.claim}); no guarantee`],
+    ["audited", run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}` : "no attack was played"],
+    ...Object.entries(stated.releases || {}).map(([event, count]) => ["released", `${whole(count)} × ${event}`]),
+    ...["warnings", "unaccounted", "assumptions"].flatMap((key) => (stated[key] || []).map((text) => [{ warnings: "warning", unaccounted: "not accounted for", assumptions: "assumes" }[key], text]))];
+  return [h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name)),
+    sure ? told("proven", "Proven", `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`), words(lines)];
+}
+
+function certificate(name, run) {
+  if (!run.line.certificate) return [h("h2", {}, "Certificate"), h("p", { class: "soft" }, "None was signed. The owner of a key makes one in a terminal: "), h("pre", {}, `dpfl certify ${name}`)];
+  const outcome = h("div", { role: "status" });
+  const button = h("button", { type: "button", class: "first", onclick: async () => {
+    button.disabled = true;
+    show(outcome, h("p", { class: "soft" }, "Every epsilon is computed again; this takes a few seconds."));
+    try {
+      const found = await post(link("/api/verify", { name }));
+      show(outcome, found.good ? told("proven", "It holds", `Signed by ${found.signer}; compare that with its owner.`) : told("nothing", "It does not hold", found.findings.join(" ")),
+        h("div", { class: "scroll" }, h("table", { class: "checks" }, h("tbody", {}, Object.entries(found.checks).map(([check, text]) => h("tr", {}, h("td", {}, check), h("td", { class: text === "failed" ? "wrong" : null }, text)))))));
+    } catch (error) { show(outcome, told("nothing", "It cannot be checked", error.message)); }
+    button.disabled = false;
+  } }, "Verify");
+  return [h("h2", {}, "Certificate"), h("div", { class: "row" }, button, h("a", { class: "button", href: link("/certificate", { name }) }, "Page to print")), outcome];
+}
+
+function accounts(name, run, ledgers, owner) {
+  if (ledgers.elsewhere) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, `The ledgers of this run are shared with others and lie in ${ledgers.elsewhere}, outside of this folder; look with: dpfl ledger show`)];
+  if (!ledgers.owners.length) return [h("h2", {}, "Ledgers"), h("p", { class: "soft" }, "Nothing is private in this run, so nobody has an account.")];
+  const spent = run.statement.per_client || {};
+  const rows = ledgers.owners.map((one) => {
+    const figure = spent[one] ?? spent["every client"], limit = run.limits[one] ?? run.limits["every client"];
+    return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "look" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
+      typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
+  });
+  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Epsilon proven of its limit" }, { text: "Left", number: true }], rows, { class: "stack", label: "Ledgers" }), h("div", { id: "account" })];
+}
+
+async function account(body, name, owner) {
+  const place = body.querySelector("#account");
+  if (!place) return;
+  let found;
+  try { found = await get(link("/api/ledger", { name, owner })); } catch (error) { show(place, told("nothing", "This ledger cannot be read", error.message)); return; }
+  const time = (at) => new Date(1000 * at).toISOString().slice(0, 19).replace("T", " ");
+  show(place, h("h2", {}, `Account of ${found.owner}`), h("div", { class: "card" }, meter({ value: found.spent, most: found.limit, unit: found.unit, delta: found.delta, proven: found.proven, large: true, what: "spent" }),
+    h("p", { class: "soft small" }, found.limit === null ? "Its owner set no limit: dpfl ledger limit sets one." : `${down(found.left)} left. Neighbours: ${found.neighbours}; by ${found.accountant}. Every row is chained to the one before, and was checked.`)),
+    h("br"), table([{ text: "Release" }, { text: "How often", number: true }], found.releases.map((one) => [one.kind, whole(one.count)]), { label: "Releases" }),
+    h("details", {}, h("summary", {}, `${whole(found.debits)} debits of ${found.runs.length} ${found.runs.length === 1 ? "run" : "runs"}, the last first`),
+      table([{ text: "At (UTC)" }, { text: "Run" }, { text: "Release" }, { text: "Count", number: true }], found.last.map((one) => [time(one.at), one.run.slice(0, 12), one.kind, whole(one.count)]), { label: "Debits" })));
+  place.scrollIntoView({ block: "nearest" });
+}

@@ -1,0 +1,94 @@
+"""A folder of small runs, the real server over it, and a real browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import dpfl
+from dpfl.certificate import certify, new_key
+from dpfl.certificate.contents import Certificate
+from dpfl.certificate.page import page as printed
+from dpfl.run.folder import RunFolder
+from tests.conftest import MODEL, small_federation
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+PROGRAM = "from dpfl.cli import main; main()"
+HOW = "there is no Chromium: apt install chromium, or name one by CHROMIUM"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+def chromium() -> str | None:
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of a private run, one of them certified; one without privacy; one with a hostile name; half of one."""
+    root = tmp_path_factory.mktemp("shelf") / "runs"
+    private = dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5)
+    for seed in (0, 1):
+        limited = dpfl.Budget(rounds=2, epsilon=20.0)
+        dpfl.train(MODEL, small_federation(), private, limited, out=root / f"private-seed{seed}", seed=seed)
+    dpfl.train(MODEL, small_federation(), "fedavg", dpfl.Budget(rounds=2), out=root / "plain")
+    shutil.copytree(root / "plain", root / HOSTILE)
+    folder = RunFolder(root / HOSTILE)
+    result = folder.json("result.json")
+    result["stopped_by"], result["lost"] = HOSTILE, [f"round 1, client 0: {HOSTILE}"]
+    folder.write_json("result.json", result)
+    (root / "half").mkdir()
+    (root / "half" / "experiment.toml").write_text("[run]\nid = 'unfini")
+    _certify(root / "private-seed0", root.parent / "key.pem")
+    return root
+
+
+def _certify(run: Path, key: Path) -> None:
+    new_key(key)
+    made = certify(run, key)
+    (run / "certificate.json").write_text(json.dumps(made))
+    (run / "certificate.html").write_text(printed(Certificate.model_validate(made["certificate"]), made["signature"]))
+
+
+@dataclass(frozen=True)
+class Site:
+    address: str
+    runs: Path
+    process: subprocess.Popen[str]
+
+
+@pytest.fixture(scope="session")
+def site(runs: Path) -> Iterator[Site]:
+    with served(runs) as found:
+        yield found
+
+
+class served:
+    """`dpfl ui` as a process of its own, on a port that is free."""
+
+    def __init__(self, runs: Path, *words: str) -> None:
+        self._runs, self._words = runs, words
+
+    def __enter__(self) -> Site:
+        command = [sys.executable, "-c", PROGRAM, "ui", "--runs", str(self._runs), "--port", "0", *self._words]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        lines = iter(self._process.stderr.readline, "")
+        said = next(line for line in lines if "http://" in line)
+        return Site("http://" + said.partition("http://")[2].split()[0], self._runs, self._process)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+        if self._process.stderr:
+            self._process.stderr.close()

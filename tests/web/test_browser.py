@@ -1,0 +1,188 @@
+"""The pages in a real Chromium, over real runs; and a plan that is started, watched, stopped and resumed to its end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from importlib import resources
+
+import pytest
+
+from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+
+pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.skipif(chromium() is None, reason=HOW)]
+
+PAGES = [
+    "/", "/run?name=private-seed0", "/run?name=plain", "/compare?name=private-seed0&name=private-seed1&name=plain", "/plan",
+    "/systems", "/systems?name=ali-dpfl", "/privacy?name=private-seed0&owner=client-00001",
+]  # fmt: skip
+SLOW = 120_000
+"""Milliseconds: nothing waits as long where a machine is quiet."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[object]:
+    expect.set_options(timeout=SLOW)
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=chromium(), args=list(FLAGS))
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def page(browser, site: Site) -> Iterator[object]:
+    """One page for all: whatever its console complains of fails the test that made it."""
+    context = browser.new_context(base_url=site.address, viewport={"width": 1200, "height": 850})
+    context.set_default_timeout(SLOW)
+    found = context.new_page()
+    found.complaints = []
+    found.on("console", lambda said: found.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    found.on("pageerror", lambda error: found.complaints.append(str(error)))
+    found.on("dialog", lambda dialog: (found.complaints.append(dialog.message), dialog.dismiss()))
+    yield found
+    context.close()
+
+
+@pytest.fixture(autouse=True)
+def calm(request: pytest.FixtureRequest) -> Iterator[None]:
+    page = request.getfixturevalue("page")
+    page.complaints.clear()
+    yield
+    assert page.complaints == []
+
+
+def opened(page, path: str):
+    page.goto(path)
+    page.wait_for_selector("#page[data-ready]")
+    return page
+
+
+def test_the_list_is_searched_and_sorted(page) -> None:
+    opened(page, "/")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(5)
+    expect(page.get_by_text(HOSTILE, exact=True)).to_be_visible()
+    expect(page.get_by_text("it may be half written")).to_be_visible()
+    page.get_by_label("Search runs").fill("private")
+    expect(rows).to_have_count(2)
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(rows.first).to_contain_text("private-seed1")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(rows.first).to_contain_text("private-seed0")
+    page.get_by_label("Search runs").fill("no such run")
+    expect(page.get_by_text("No run is like that")).to_be_visible()
+
+
+def test_two_runs_are_compared_from_the_list(page) -> None:
+    opened(page, "/")
+    page.get_by_label("Compare private-seed0").check()
+    page.get_by_label("Compare plain").check()
+    page.get_by_role("link", name="Compare 2").click()
+    page.wait_for_selector("#page[data-ready]")
+    expect(page.get_by_role("region", name="Runs side by side").locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_text("only rows of equal epsilon are a fair comparison")).to_be_visible()
+    page.get_by_label("private-seed1").check()
+    expect(page.get_by_role("cell", name="private (2 seeds)")).to_be_visible()
+    expect(page.locator("figure canvas")).to_have_count(4)
+
+
+def test_the_officer_reads_a_ledger_and_verifies(page) -> None:
+    opened(page, "/privacy")
+    page.get_by_role("region", name="Runs").get_by_role("link", name="private-seed0").click()
+    page.wait_for_selector("#page[data-ready]")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.get_by_text("It holds")).to_be_visible()
+    page.get_by_role("link", name="client-00002").click()
+    expect(page.get_by_role("heading", name="Account of client-00002")).to_be_visible()
+    expect(page.get_by_text("Every row is chained to the one before")).to_be_visible()
+    opened(page, "/privacy?name=plain")
+    expect(page.get_by_text("No guarantee", exact=True)).to_be_visible()
+
+
+def test_hostile_names_are_text(page) -> None:
+    from urllib.parse import quote
+
+    opened(page, f"/run?name={quote(HOSTILE)}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+    assert page.locator("main img").count() == 0
+    page.goto(f"/report?name={quote(HOSTILE)}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+    assert page.locator("main img").count() == 0
+
+
+def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -> None:
+    opened(page, "/plan")
+    before = page.locator(".say").inner_text()
+    page.get_by_label("Epsilon, slider").focus()
+    for _ in range(30):
+        page.keyboard.press("ArrowLeft")
+    expect(page.locator(".say")).not_to_have_text(before)
+    page.get_by_label("Rounds", exact=True).fill("120")
+    page.get_by_label("Clients", exact=True).fill("4")
+    page.get_by_label("Model").select_option("linear")
+    expect(page.locator("#page")).to_have_attribute("data-exact", "true")
+    expect(page.locator(".say")).to_contain_text("120 rounds")
+    page.get_by_label("Name of the run").fill("planned")
+    page.get_by_role("button", name="Start this run").click()
+    page.wait_for_url("**/run?name=planned")
+    state = page.locator(".badge").first
+    expect(state).to_have_text("running")
+    expect(page.locator(".tile", has_text="Rounds")).to_contain_text(re.compile(r"Rounds[1-9]\d* of 120"))
+    page.get_by_role("button", name="Pause").click()
+    expect(state).to_have_text("paused")
+    page.get_by_role("button", name="Go on").click()
+    expect(state).to_have_text("running")
+    page.get_by_role("button", name="Stop").click()
+    expect(state).to_have_text("stopped")
+    assert not (site.runs / "planned" / "result.json").exists()
+    page.get_by_role("button", name="Resume").click()
+    expect(state).to_have_text("finished", timeout=3 * SLOW)
+    expect(page.locator(".tile", has_text="Rounds")).to_contain_text("120 of 120")
+    expect(page.get_by_text("Proven", exact=True)).to_be_visible()
+    expect(page.locator("#charts canvas")).to_have_count(5)
+
+
+def test_a_run_deleted_under_its_page_is_gone(page, site: Site) -> None:
+    shutil.copytree(site.runs / "plain", site.runs / "doomed")
+    (site.runs / "doomed" / "result.json").unlink()
+    opened(page, "/run?name=doomed")
+    expect(page.locator(".badge").first).to_have_text("stopped")
+    shutil.rmtree(site.runs / "doomed")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("or not any more")).to_be_visible()
+    assert len(page.complaints) == 1  # that the answer was 400
+    page.complaints.clear()
+
+
+def test_the_keyboard_is_enough(page) -> None:
+    opened(page, "/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="To the page")).to_be_focused()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "plain":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run?name=plain")
+    expect(page.get_by_role("heading", level=1)).to_have_text("plain")
+
+
+AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+    .filter((one) => ["serious", "critical"].includes(one.impact))
+    .map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" "))"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_for_everybody_on_a_phone_and_in_the_dark(page, path: str) -> None:
+    axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
+    for width, scheme in ((390, "dark"), (1200, "light")):
+        page.set_viewport_size({"width": width, "height": 850})
+        page.emulate_media(color_scheme=scheme)
+        opened(page, path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.evaluate(axe)
+        assert page.evaluate(AXE) == []
