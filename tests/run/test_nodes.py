@@ -138,6 +138,13 @@ def test_noise_that_every_node_would_have_to_add_is_refused() -> None:
         parse(BASE | shared).proposal(("a", "b", "c"))
 
 
+def test_more_kinds_of_releases_than_a_node_plans_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr("dpfl.run.proposing.MOST_KINDS", 2)
+    phases = {"algorithm": {"name": "dyn-dp-sgd", "phases": 3, "noise_multiplier": 2.0}, "privacy": {"accountant": "rdp"}}
+    with pytest.raises(DpflError, match="and this has 3"):
+        parse(BASE | phases).proposal(("a", "b", "c"))
+
+
 def test_persons_are_the_unit_at_nodes_too(tmp_path) -> None:
     """Six sites of a study: sizes are declared in persons, and every ledger says whom it counts for."""
     experiment = parse(

@@ -18,8 +18,8 @@ from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add, decode, 
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
-MOST_KINDS = 128
-"""Kinds of releases that one run can plan."""
+MOST_KINDS = 32
+"""Kinds of releases that one run can plan: an accountant takes a node about a second for each."""
 
 Planned = tuple[tuple[Event, int], ...]
 

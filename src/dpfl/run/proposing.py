@@ -14,7 +14,7 @@ from dpfl.errors import DpflError
 from dpfl.models import Buildable, FlatModel
 from dpfl.models.build import built
 from dpfl.models.columns import on_columns
-from dpfl.node.proposal import Proposal, in_order
+from dpfl.node.proposal import MOST_KINDS, Proposal, in_order
 from dpfl.planning.planner import with_planned_noise
 from dpfl.planning.questions import PrivateMetric, with_questions
 from dpfl.privacy import Budget
@@ -60,6 +60,10 @@ def proposed(
     rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
     each = algorithm.releases_in(1) if algorithm.schedule else 0
     own = in_order(algorithm.before, partial(algorithm.spending, population=0), rounds, each) if algorithm.own_accounts else ()
+    if len(own) > MOST_KINDS:
+        raise DpflError(
+            f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has {len(own)}: lower algorithm.phases."
+        )
     return partial(
         Proposal,
         system=algorithm.name,
