@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,10 @@ def test_bad_places_are_one_sentence(runs: Path, tmp_path: Path) -> None:
         report([tmp_path / "none"])
     with pytest.raises(DpflError, match=r"ends in \.html"):
         report([runs / "plain"], out=tmp_path / "r.pdf")
+
+
+def test_a_guarantee_that_hangs_on_a_seed_says_so(runs: Path) -> None:
+    run = RunTables.read(runs / "private-seed0")
+    assert "Proven under a condition" in page([run], [])
+    experiment = {**run.experiment, "resolved": {**run.experiment["resolved"], "entropy": "system"}}
+    assert "Proven under a condition" not in page([replace(run, experiment=experiment)], [])

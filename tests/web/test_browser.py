@@ -142,7 +142,7 @@ def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("finished", timeout=3 * SLOW)
     expect(page.locator(".tile", has_text="Rounds")).to_contain_text("120 of 120")
-    expect(page.get_by_text("Proven", exact=True)).to_be_visible()
+    expect(page.get_by_text("Proven under a condition")).to_be_visible()
     expect(page.locator("#charts canvas")).to_have_count(5)
 
 

@@ -59,6 +59,8 @@ def page(runs: Sequence[RunTables], pictures: Sequence[Picture]) -> str:
     return head + "\n".join(parts) + f"\n</main><script>{asset('report.js')}</script></body></html>\n"
 
 
+KEYED = "Only while nobody knows the seed of the noise, which this page has: it is a simulation, not a release."
+
 _FOOT = (
     "Of private runs it shows what was released, settings, and nothing else. Epsilons are bounds from above and rounded up; "
     "what an audit measured is one from below and rounded down."
@@ -85,7 +87,7 @@ def _told(run: RunTables) -> str:
         f"Epsilon {epsilon_words(float(proven), 'proven')} at delta {stated['delta']:g} for one {stated['unit']} "
         f"({stated.get('neighbours')}), against {stated.get('adversary')}; by {stated['accountant']}."
     )
-    return _box("proven", "Proven", told)
+    return _box("condition", "Proven under a condition", f"{told} {KEYED}") if run.keyed else _box("proven", "Proven", told)
 
 
 def _box(kind: str, title: str, text: str) -> str:

@@ -115,6 +115,11 @@ class RunTables:
         return whom + (f"delta {delta:g}" if isinstance(delta, float) else "delta unknown")
 
     @property
+    def keyed(self) -> bool:
+        """Whether the noise came from a seed, so that a guarantee holds only while nobody knows it."""
+        return bool(self.experiment["resolved"].get("entropy") != "system")
+
+    @property
     def ledgers(self) -> Path:
         return Path(self.experiment["resolved"].get("ledger") or self.folder.ledgers)
 

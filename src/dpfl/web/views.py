@@ -43,6 +43,7 @@ def run_view(folder: RunFolder, name: str) -> dict[str, Any]:
         "signal": {"round": [step.round for step in steps], "ratio": [step.norm / (step.noise or 1.0) for step in steps]},
         "statement": dict(run.statement),
         "guarantee": run.guarantee,
+        "keyed": run.keyed,
         "audit": {key: run.audit.get(key) for key in ("measured", "scope", "verdict", "why", "confidence")}
         if run.audit
         else None,

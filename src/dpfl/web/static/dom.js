@@ -84,6 +84,12 @@ export function told(kind, title, text) {
   return h("div", { class: `told ${kind}` }, h("b", {}, title), text);
 }
 
+// What is proven, first: with its condition where the noise came from a seed.
+export function proven(run, text) {
+  return run.keyed ? told("warn", "Proven under a condition", `${text} Only while nobody knows the seed of the noise: it is a simulation, not a release.`)
+    : told("proven", "Proven", text);
+}
+
 // Epsilon of what is allowed: a bar, and the same in words with all that an epsilon needs.
 export function meter({ value, most, unit, delta, proven, large, what }) {
   const bounded = typeof value === "number";

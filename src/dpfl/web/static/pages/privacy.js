@@ -1,4 +1,4 @@
-import { badge, down, epsilon, get, h, link, meter, post, show, small, table, told, whole, words } from "../dom.js";
+import { badge, down, epsilon, get, h, link, meter, post, proven, show, small, table, told, whole, words } from "../dom.js";
 
 export default async function start(page, query) {
   const name = query.get("name"), owner = query.get("owner");
@@ -34,7 +34,7 @@ function statement(run) {
     ...Object.entries(stated.releases || {}).map(([event, count]) => ["released", `${whole(count)} × ${event}`]),
     ...["warnings", "unaccounted", "assumptions"].flatMap((key) => (stated[key] || []).map((text) => [{ warnings: "warning", unaccounted: "not accounted for", assumptions: "assumes" }[key], text]))];
   return [h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name)),
-    sure ? told("proven", "Proven", `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`), words(lines)];
+    sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`), words(lines)];
 }
 
 function certificate(name, run) {

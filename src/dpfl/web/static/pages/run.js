@@ -1,5 +1,5 @@
 import { chart } from "../chart.js";
-import { badge, copying, down, epsilon, get, h, link, measured, meter, post, say, show, small, table, told, up, whole, words } from "../dom.js";
+import { badge, copying, down, epsilon, get, h, link, measured, meter, post, proven as holds, say, show, small, table, told, up, whole, words } from "../dom.js";
 
 const MOST = 4000;
 const WHY = { rounds: "all rounds were made", epsilon: "the next step would pass epsilon", bytes: "the bytes are used up", seconds: "the time is used up" };
@@ -49,7 +49,7 @@ export default async function start(page, query) {
     const used = state === "finished" ? run.line.epsilon : last >= 0 ? rows.epsilon[last] : null;
     const bare = stated.unit === "none" || (run.line.variant === "published");
     const box = proven === undefined ? (bare ? told("warn", "Nothing is proven of this system while it runs", "See its statement at the end.") : null)
-      : typeof proven === "number" ? told("proven", "Proven", `Epsilon ${up(proven)} at delta ${small(stated.delta)} for one ${stated.unit} (${stated.neighbours}), against ${stated.adversary}; by ${stated.accountant}.`)
+      : typeof proven === "number" ? holds(run, `Epsilon ${up(proven)} at delta ${small(stated.delta)} for one ${stated.unit} (${stated.neighbours}), against ${stated.adversary}; by ${stated.accountant}.`)
         : told("nothing", "No guarantee", `No epsilon holds. What leaves unprotected: ${(stated.unaccounted || []).join("; ") || "a release without noise"}.`);
     const gauge = !bare && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter({ value: used, most: run.line.budget.epsilon,
       unit: stated.unit, delta: stated.delta ?? run.line.budget.delta, proven, large: true }));
