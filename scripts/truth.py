@@ -126,6 +126,7 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | adapt the clip before the noise, which is then for a level that the clients did not use | `noise` |
 | draw cohorts from a known seed; prepare a system run with a known seed | `batches` |
 | count the shares of lost replies, where clients add the noise | `noise` |
+| account rows for persons: each of a person's rows is drawn, clipped and answered for by itself | `movement`, `survey` |
 
 Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
 

@@ -315,6 +315,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (account_rows_for_persons, PERSONS, "movement"),
     (account_rows_for_persons, auto().protecting("person"), "survey"),
 ]
+HARD = {"trials": 2000, "runs": 150}
 NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]
 
 
@@ -326,14 +327,14 @@ def before(case: int) -> str:
 
 @cache
 def _verdict(case: int) -> str:
-    return audit(CAUGHT[case][1], trials=2000, games=[CAUGHT[case][2]]).verdict
+    return audit(CAUGHT[case][1], games=[CAUGHT[case][2]], **HARD).verdict
 
 
 @pytest.mark.parametrize(("sabotage", "made", "game"), CAUGHT, ids=NAMES)
 def test_a_fault_is_caught(sabotage: Sabotage, made: Algorithm, game: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert before(CAUGHT.index((sabotage, made, game))) == "consistent"
     sabotage(monkeypatch)
-    assert audit(made, trials=2000, games=[game]).verdict == "broken"
+    assert audit(made, games=[game], **HARD).verdict == "broken"
 
 
 def test_the_page_lists_every_fault_with_the_game_that_catches_it() -> None:

@@ -22,8 +22,8 @@ def test_one_run_with_many_canaries_finds_some_of_what_is_spent() -> None:
     ("made", "truth"),
     [
         (custom(sampling_rate=1.0, noise_multiplier=1.0), 6.572970),
-        (ldp_fl(noise_multiplier=1.0), 6.572970),
-        (hw_dpfl(noise_multiplier=1.0), 6.572970),
+        (ldp_fl(noise_multiplier=1.0, tau=1), 6.572970),
+        (hw_dpfl(noise_multiplier=1.0, tau=1), 6.572970),
     ],
     ids=["steps", "uploads of clients", "uploads of samples"],
 )
@@ -33,7 +33,7 @@ def test_two_rounds_with_one_canary_are_told_apart_within_the_proof(made: Algori
 
 
 def test_the_published_wavelets_are_refuted_by_their_updates_alone() -> None:
-    report = audit(dp_sgd_wav("published"), games=["whole run"])
+    report = audit(dp_sgd_wav("published"), runs=150, games=["whole run"])
     assert report.verdict == "refuted"
 
 

@@ -53,7 +53,7 @@ def distinguish(
 ) -> Measured:  # fmt: skip
     """A lower bound on epsilon that holds for any mechanism: nothing is assumed of its noise."""
     pilot, fresh = randomness.generator(f"{name} pilot"), randomness.generator(f"{name} game")
-    few = max(200, int(PILOT * trials))
+    few = min(max(200, int(PILOT * trials)), trials)
     outs, ins = mechanism(False, few, pilot), mechanism(True, few, pilot)
     found = score or detector(outs, ins.mean(0) - outs.mean(0))
     threshold = best_threshold(found(outs), found(ins), delta, confidence)

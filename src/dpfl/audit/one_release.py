@@ -90,7 +90,7 @@ def _released(
     game: Game, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
     if isinstance(game.release.noise, BandedNoise):
-        return np.stack([_banded(game, vector * float(within), game.release.noise, rng) for _ in range(trials)])
+        return _banded(game, game.release.noise, vector * float(within), trials, rng)
     sampling = game.release.sampling
     taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
     signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
@@ -104,13 +104,15 @@ def _released(
     return np.column_stack([sums.numpy(), counts])
 
 
-def _banded(game: Game, vector: Tensor, noise: BandedNoise, rng: np.random.Generator) -> np.ndarray:
-    """All rounds of a run with noise that later rounds take back, one after another."""
-    past, seen = torch.empty(0, len(vector)), []
+def _banded(game: Game, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator) -> np.ndarray:
+    """All rounds of a run with noise that later rounds take back, one after another; a row a trial."""
+    if not _at_once(game.release) and trials > 1:
+        return np.concatenate([_banded(game, noise, vector, 1, rng) for _ in range(trials)])
+    past, seen = torch.empty(0, trials * len(vector)), []
     for taken in game.turns():
-        noisy, past = correlated_sum(vector * float(taken), noise, game.release, past, rng)
-        seen.append(noisy)
-    return torch.cat(seen).numpy()
+        noisy, past = correlated_sum((vector * float(taken)).repeat(trials), noise, game.release, past, rng)
+        seen.append(noisy.view(trials, -1))
+    return torch.cat(seen, dim=1).numpy()
 
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
@@ -128,7 +130,7 @@ def _summed(release: Release, shared: Shared, totals: np.ndarray, rng: np.random
 
 def _at_once(release: Release) -> bool:
     """Secure noise grows a little with the length of what it is for."""
-    return release.sums is not None or (isinstance(release.noise, Gaussian) and not release.secure)
+    return release.sums is not None or (isinstance(release.noise, Gaussian | BandedNoise) and not release.secure)
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:

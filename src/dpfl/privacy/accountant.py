@@ -7,12 +7,11 @@ the truth, so it never guards a budget nor stands in a statement as proven.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +20,7 @@ from dpfl.lazy import dp, special
 from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
 from dpfl.privacy.loss_grid import BothWays
 from dpfl.privacy.losses import gaussian_losses
-
-if TYPE_CHECKING:
-    from dp_accounting.rdp import RdpAccountant
-
-# Orders that do not converge are left out by dp-accounting, which only ever raises epsilon; it says so for each of them.
-logging.getLogger("absl").addFilter(lambda record: "_compute_log_a_frac" not in str(record.msg))
+from dpfl.privacy.renyi import sampled_divergences
 
 CLASSIC_ORDERS = [*range(2, 64), 128, 256, 512]
 DISCRETISATION = 1e-4
@@ -124,8 +118,11 @@ def rough_epsilon(start: Frozen, event: Event, stride: int, multiple: int, delta
 
 
 @lru_cache(maxsize=256)
-def _rdp_of(event: Event, classic: bool, relation: dp.NeighboringRelation) -> tuple[RdpAccountant, np.ndarray]:
-    accountant = dp.rdp.RdpAccountant(CLASSIC_ORDERS if classic else None, relation)
+def _rdp_of(event: Event, classic: bool, relation: dp.NeighboringRelation) -> tuple[np.ndarray, np.ndarray]:
+    orders = CLASSIC_ORDERS if classic else dp.rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS
+    if isinstance(event, dp.PoissonSampledDpEvent) and 0 < event.sampling_probability < 1:
+        return np.array(orders), sampled_divergences(event.sampling_probability, _multiplier(event), orders)
+    accountant = dp.rdp.RdpAccountant(orders, relation)
     accountant.compose(event)
     return accountant.orders, accountant.rdp
 
