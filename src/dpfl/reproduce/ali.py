@@ -95,9 +95,9 @@ CHOICES = (
     "merged, a client closed at its share, the best round reported. Both stop by the paper's epsilon; none holds for either.",
     "`auto` makes all R_s rounds, with `scattering-linear` (mirrored for CIFAR-10), at the epsilon proven of R_c steps and at "
     "the column's; with secure sums at the column's, over all ten clients (`survivors = 10`, `colluders = 0`).",
-    "Adap DP-FL begins with sigma 1.1; clip and sigma are a client's own. PE-DPFL is inferred: noise on whole uploads, whose unit "
-    "is the client. Planned for the column's epsilon it diverges, so its noise is a thousandth of what moves, at which it "
-    "trains; what is proven of that is an epsilon of millions: its row is about training, and not about privacy.",
+    "Adap DP-FL begins with sigma 1.1; clip and sigma are a client's own. PE-DPFL is inferred: noise on whole uploads, "
+    "whose unit is the client. Planned for the column's epsilon it diverges, so its noise is a thousandth of what moves, at "
+    "which it trains; what is proven of that is an epsilon of millions: its row is about training, and not about privacy.",
 )
 
 
