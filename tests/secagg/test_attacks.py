@@ -8,10 +8,10 @@ from itertools import chain
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.secagg import At, Group, Member, Opened, Refusal, Shown, Vote, Votes, session
+from dpfl.secagg import At, Group, Member, Opened, Refusal, Repeat, Shown, Vote, Votes, session
 from dpfl.secagg.masks import digest, mask
 from dpfl.secagg.shares import combine
-from tests.secagg.summing import at, begun, group, identity, met, numbers, summed
+from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
 
 OF = group(10, 7, 2)
 ROUNDS = iter(range(10**6))
@@ -178,7 +178,7 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
     other_run = Member(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
     forged = replace(others[0], mask=others[1].mask)
     for shown, sentence in (
-        (cards[:-1], "not those of the members"),
+        (cards[:3], "3 members showed keys, of 4 needed"),
         ([*cards, invented], "not those of the members"),
         ([*cards[:-1], invented], "not those of the members"),
         ([*cards[:-1], cards[1]], "not those of the members"),
@@ -193,6 +193,39 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
         members[mine.name].meet(cards)
     with pytest.raises(Refusal, match="not a member"):
         Member(of, mine.name, stranger)
+
+
+def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
+    """Those who are there, if they are enough, sum among themselves; whoever was away, or was started again, is not asked for."""
+    of = group(5, 4, run="away")
+    members = {name: Member(of, name, identity(name)) for name in of.names[:4]}
+    for member in members.values():
+        member.meet([other.card for other in members.values()])
+    values, there = numbers(of), of.among(members)
+    assert (summed(there, members, values, at(members)) == plain(values, there.names)).all()
+    begun(there, members, values, at(members, 1))
+    with pytest.raises(Refusal, match="must be members") as refused:
+        members[of.names[0]].agree(Shown(at(members, 1), of.names, {}))
+    assert refused.value.why == "bad-survivors"
+
+
+def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
+    """Fault if not: a server that has one client draw a thousandth of the noise takes the others' masks away all the same.
+    Nothing fits: pairs do not cancel, envelopes do not open, and a vote for the one is none for the other."""
+    round, odd = next(ROUNDS), OF.names[3]
+    one, other = replace(at(members, round), terms="clip 1"), replace(at(members, round), terms="clip 0.001")
+    values = numbers(OF)
+    sum = begun(OF, {name: members[name] for name in OF.names}, values, one, silent=[odd])
+    apart = members[odd].mask(other, values[odd])
+    sum.take(replace(apart, at=one))
+    answers = [members[name].agree(shown) for name, shown in sum.shown().items() if name != odd]
+    assert all((odd, odd) not in answer.shares for answer in answers)
+    for answer in answers:
+        sum.open(answer)
+    with pytest.raises(Repeat, match=f"A mask of {odd}"):
+        sum.total()
+    with pytest.raises(Refusal, match="not under way"):
+        members[odd].agree(_shown(sum, one, OF.names, odd))
 
 
 def test_members_who_were_shown_other_keys_or_rules_share_no_session():

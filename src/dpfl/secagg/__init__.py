@@ -6,7 +6,7 @@
 from dpfl.secagg.group import Group
 from dpfl.secagg.keys import session
 from dpfl.secagg.member import Member
-from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Repeat, Shown, Vote, Votes
+from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Repeat, Shown, Vote, Votes, Why
 from dpfl.secagg.sum import Sum
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "Sum",
     "Vote",
     "Votes",
+    "Why",
     "session",
 ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dpfl.errors import DpflError
@@ -49,6 +49,10 @@ class Group:
         check_sizes(len(self.identities), self.survivors, self.colluders)
         if len(set(self.identities.values())) < len(self.identities):
             raise DpflError("Two members of a secure sum have the same key; every member needs one of its own.")
+
+    def among(self, names: Iterable[str]) -> Group:
+        """The same rules among those of its members who are there."""
+        return replace(self, identities={name: self.identities[name] for name in names})
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from dpfl.secagg.group import Group
-from dpfl.secagg.messages import Card, Refusal, words
+from dpfl.secagg.group import FEWEST, Group
+from dpfl.secagg.messages import Card, Refusal, Why, words
 
 
 def card(group: Group, name: str, identity: Ed25519PrivateKey, mask: X25519PrivateKey, envelope: X25519PrivateKey) -> Card:
@@ -22,16 +22,28 @@ def _signed(group: Group, name: str, mask: bytes, envelope: bytes) -> bytes:
     return words("card", group.run, name, mask.hex(), envelope.hex())
 
 
+def present(group: Group, cards: Sequence[Card]) -> Group:
+    """Those who showed keys, if they are members, each once, and enough."""
+    names = [shown.name for shown in cards]
+    if len(set(names)) < len(names) or not set(names) <= set(group.names):
+        raise Refusal("The keys that were shown are not those of the members, each once; start the run again.", Why.KEYS)
+    if len(names) < max(group.survivors, FEWEST):
+        raise Refusal(f"{len(names)} members showed keys, of {group.survivors} needed; wait for more.", Why.TOO_FEW)
+    return group.among(names)
+
+
 def session(group: Group, cards: Sequence[Card]) -> str:
     """A digest of the run, its rules and all keys, once all cards are checked. Every mask and signature is derived with it, so
     that members who were shown different keys or rules have nothing in common that a server could use.
     """
     if sorted(card.name for card in cards) != list(group.names):
-        raise Refusal("The keys that were shown are not those of the members, each once; start the run again.")
+        raise Refusal("The keys that were shown are not those of the members, each once; start the run again.", Why.KEYS)
     for shown in cards:
         signed = _signed(group, shown.name, shown.mask, shown.envelope)
         if not verified(group.identities[shown.name], shown.signature, signed):
-            raise Refusal(f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.")
+            raise Refusal(
+                f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", Why.KEYS
+            )
     agreed = {shown.name: [shown.mask.hex(), shown.envelope.hex()] for shown in cards}
     keys = [word for name in group.names for word in (name, group.identities[name], *agreed[name])]
     return hashlib.sha256(words("session", group.run, group.survivors, group.colluders, *keys)).hexdigest()
@@ -50,4 +62,4 @@ def agreed(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
-        raise Refusal(f"{name} has a key with which nothing can be agreed; it must make another.") from None
+        raise Refusal(f"{name} has a key with which nothing can be agreed; it must make another.", Why.KEYS) from None

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dpfl.secagg.group import Group
-from dpfl.secagg.keys import agreed, card, session, verified
+from dpfl.secagg.keys import agreed, card, present, session, verified
 from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
-from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Shown, Vote, Votes
+from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Shown, Vote, Votes, Why
 from dpfl.secagg.shares import seal, split, unseal
 
 
@@ -36,7 +36,9 @@ class Member:
 
     def __init__(self, group: Group, name: str, identity: Ed25519PrivateKey) -> None:
         if group.identities.get(name) != identity.public_key().public_bytes_raw().hex():
-            raise Refusal(f"{name} is not a member of this sum under its own key; ask whoever keeps the list of members.")
+            raise Refusal(
+                f"{name} is not a member of this sum under its own key; ask whoever keeps the list of members.", Why.KEYS
+            )
         self._group, self.name, self._identity = group, name, identity
         self._mask, self._envelope = X25519PrivateKey.generate(), X25519PrivateKey.generate()
         self.card = card(group, name, identity, self._mask, self._envelope)
@@ -45,24 +47,29 @@ class Member:
         self._sum: _Open | None = None
 
     def meet(self, cards: Sequence[Card]) -> None:
-        """Set-up: everybody's keys, checked against the identities that this member's owner was given."""
+        """Set-up: the keys of all who are there, checked against the identities that this member's owner was given."""
         if self.session:
-            raise Refusal("The keys of a run are agreed once; start a new run for others.")
+            raise Refusal("The keys of a session are agreed once; set up another with others.", Why.KEYS)
         if self.card not in cards:
-            raise Refusal("The keys that were shown do not hold this member's own; start the run again.")
-        found = session(self._group, cards)
+            raise Refusal("The keys that were shown do not hold this member's own; start the run again.", Why.KEYS)
+        group = present(self._group, cards)
+        found = session(group, cards)
         others = [other for other in cards if other.name != self.name]
         self._pairs = {other.name: agreed(self._mask, other.name, other.mask) for other in others}
         self._letters = {other.name: agreed(self._envelope, other.name, other.envelope) for other in others}
-        self.session = found
+        self._group, self.session = group, found
+
+    def expect(self, at: At) -> None:
+        """Refuses a sum that nothing will be masked for; asked before anything is computed or paid for it."""
+        if not self.session or at.session != self.session:
+            raise Refusal("This sum is of another run, or of members with other keys; nothing is masked for it.", Why.NO_KEYS)
+        if at.place <= self._last:
+            raise Refusal(f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is made twice.")
 
     def mask(self, at: At, numbers: Whole) -> Masked:
         """Exchange 1: y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), and shares of every seed."""
         bits = bits_of(numbers)
-        if not self.session or at.session != self.session:
-            raise Refusal("This sum is of another run, or of members with other keys; nothing is masked for it.")
-        if at.place <= self._last:
-            raise Refusal(f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is made twice.")
+        self.expect(at)
         self._last, others = at.place, [name for name in self._group.names if name != self.name]
         seeds = {other: pair_seed(self._pairs[other], at, self.name, other) for other in others}
         seeds[self.name] = secrets.token_bytes(SEED)
@@ -88,13 +95,13 @@ class Member:
         """
         open, names = self._under_way(shown.at), shown.survivors
         if open.survivors:
-            raise Refusal("The survivors of this sum were shown before; there is one list of them.")
+            raise Refusal("The survivors of this sum were shown before; there is one list of them.", Why.OTHER_SURVIVORS)
         if len(set(names)) != len(names) or not set(names) <= set(self._group.names):
-            raise Refusal("Survivors must be members of this sum, each once.")
+            raise Refusal("Survivors must be members of this sum, each once.", Why.SURVIVORS)
         if self.name not in names:
-            raise Refusal("This member sent its numbers and is not among the survivors; it opens nothing.")
+            raise Refusal("This member sent its numbers and is not among the survivors; it opens nothing.", Why.SURVIVORS)
         if len(names) < self._group.survivors:
-            raise Refusal(f"{len(names)} survivors are fewer than {self._group.survivors}; nothing is opened.")
+            raise Refusal(f"{len(names)} survivors are fewer than {self._group.survivors}; nothing is opened.", Why.TOO_FEW)
         open.survivors = tuple(sorted(names))
         for name in set(names) - {self.name}:
             envelope = shown.envelopes.get(name, b"")
@@ -109,13 +116,13 @@ class Member:
         """Exchange 3, where somebody is missing: only once enough members stand for the very same list."""
         open = self._under_way(votes.at)
         if not open.survivors:
-            raise Refusal("No survivors were shown for this sum yet.")
+            raise Refusal("No survivors were shown for this sum yet.", Why.SURVIVORS)
         content, identities = ballot(open.at, open.survivors), self._group.identities
         others = [name for name in open.survivors if name != self.name]
         agreeing = 1 + sum(verified(identities[name], votes.signatures.get(name, b""), content) for name in others)
         if agreeing < self._group.threshold:
             raise Refusal(
-                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened."
+                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened.", Why.VOTES
             )
         return self._opened(open)
 

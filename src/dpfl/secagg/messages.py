@@ -5,14 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 from dpfl.errors import DpflError
 
 
+class Why(StrEnum):
+    """Why a member refuses, in a word."""
+
+    KEYS = "bad-keys"
+    NO_KEYS = "no-keys"
+    OVER = "sum-over"
+    SURVIVORS = "bad-survivors"
+    OTHER_SURVIVORS = "other-survivors"
+    TOO_FEW = "too-few-survivors"
+    VOTES = "too-few-votes"
+
+
 class Refusal(DpflError):
     """Somebody was asked for what it will not do; it has told nothing."""
+
+    def __init__(self, sentence: str, why: Why = Why.OVER) -> None:
+        super().__init__(sentence)
+        self.why = why
 
 
 class Repeat(DpflError):
@@ -26,11 +43,14 @@ def words(*parts: str | int) -> bytes:
 
 @dataclass(frozen=True)
 class At:
-    """One sum: of a session (a run with its members and their keys), a round, and an attempt at it."""
+    """One sum: of a session (a run with its members and their keys), a round, an attempt at it, and what is summed on which
+    `terms`: members who were asked for other things are at other sums.
+    """
 
     session: str
     round: int
     attempt: int = 0
+    terms: str = ""
 
     def __post_init__(self) -> None:
         if not all(type(number) is int and number >= 0 for number in self.place):
@@ -41,7 +61,7 @@ class At:
         return self.round, self.attempt
 
     def words(self, purpose: str, *parts: str) -> bytes:
-        return words(purpose, self.session, self.round, self.attempt, *parts)
+        return words(purpose, self.session, self.round, self.attempt, self.terms, *parts)
 
 
 @dataclass(frozen=True)
