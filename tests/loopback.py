@@ -44,7 +44,7 @@ def policy(sections: Mapping[str, Any], name: str, owner: str, **changed: Mappin
         "tell": {"size": "exact"},
     }
     for section, words in changed.items():
-        usual[section] = usual[section] | dict(words)
+        usual[section] = usual.get(section, {}) | dict(words)
     return {"name": name, **sections, "owners": {"server": owner}, **usual}
 
 
@@ -52,12 +52,15 @@ def federation(folder: Path, experiment: Experiment, clients: int = 3, **changed
     """Its nodes, opened, and the terms of a server that they take orders from."""
     folder.mkdir(parents=True)
     keys.new_key(folder / "owner.pem")
-    owner, services, public = keys.load_public(folder / "owner.pem.pub"), {}, {}
-    for name, sections in experiment.dealt(clients).items():
-        place = folder / name
-        place.mkdir()
-        (place / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
-        keys.new_key(place / "node.pem")
-        public[name] = Ed25519PublicKey.from_public_bytes(bytes.fromhex(keys.load_public(place / "node.pem.pub")))
-        services[name] = Service.open(place / "policy.toml")
+    owner, services, dealt = keys.load_public(folder / "owner.pem.pub"), {}, experiment.dealt(clients)
+    for name in dealt:
+        (folder / name).mkdir()
+        keys.new_key(folder / name / "node.pem")
+    members = {name: keys.load_public(folder / name / "node.pem.pub") for name in dealt}
+    if "secure" in changed:
+        changed["secure"] = {"members": members, **changed["secure"]}
+    for name, sections in dealt.items():
+        (folder / name / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
+        services[name] = Service.open(folder / name / "policy.toml")
+    public = {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in members.items()}
     return Loopback(services), Terms(keys.load_private(folder / "owner.pem"), public, deadline=60.0, joining=60.0)

@@ -8,6 +8,7 @@ import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,15 +256,14 @@ class Experiment(Section):
             experiment=self.model_dump(exclude_none=True),
         )
 
-    def proposal(self, names: Sequence[str]) -> Propose:
+    def proposal(self, names: Sequence[str], keys: Sequence[str] = ()) -> Propose:
         """What nodes of these names are asked to join; what cannot be over nodes is refused here, before any is asked."""
         from dpfl.node.charter import SEED
+        from dpfl.run.aggregation import Aggregation
         from dpfl.run.proposing import proposed
 
         if self.data.public_clients:
             raise DpflError("Over nodes no client is public: leave data.public_clients out.")
-        if self.privacy.aggregation != "plain":
-            raise DpflError("Sums that a server cannot look into are of simulations so far: leave privacy.aggregation out.")
         if self._entropy == "keyed" and SEED not in os.environ:
             raise DpflError("Nodes draw their noise from the system's entropy, and from no seed: leave privacy.entropy out.")
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
@@ -271,7 +271,7 @@ class Experiment(Section):
         source, privacy = self._source(None)[0], self.privacy
         return proposed(
             algorithm, model, budget, source.train, source.test, names, privacy.accountant, privacy.noise, self._entropy,
-            privacy.unit, self.metrics.part(),
+            privacy.unit, self.metrics.part(), Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders), keys,
         )  # fmt: skip
 
     @property
@@ -284,15 +284,18 @@ class Experiment(Section):
     ) -> Result:
         """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
         from dpfl.data.elsewhere import Elsewhere
+        from dpfl.keys import raw
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
         from dpfl.run.train import train
 
         out, source = out or new_path(self.algorithm.name), self._source(None)[0]
+        propose = partial(self.proposal, tuple(terms.nodes), [raw(key) for key in terms.nodes.values()])
         if resume:
-            gathering = gather_again(post, terms, RunFolder.open(out))
+            again = propose() if self.privacy.aggregation == "secure" else None
+            gathering = gather_again(post, terms, RunFolder.open(out), again)
         else:
-            gathering = gather(post, secrets.token_hex(16), terms, self.proposal(tuple(terms.nodes)))
+            gathering = gather(post, secrets.token_hex(16), terms, propose())
         joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
         federation, said = (
             Elsewhere.of(source.train, source.test, joined, sizes, self.privacy.unit),
@@ -309,6 +312,9 @@ class Experiment(Section):
             accountant=self.privacy.accountant,
             entropy=self._entropy,
             noise=self.privacy.noise,
+            aggregation=self.privacy.aggregation,
+            survivors=self.privacy.survivors,
+            colluders=self.privacy.colluders,
             evaluate_every=self.evaluate.every,
             progress=progress,
             callbacks=loggers.from_words(self.log),

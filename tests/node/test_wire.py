@@ -33,6 +33,7 @@ from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.noise import Planned
 from dpfl.privacy.release import Upload
+from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import AnySurvey
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from tests.conftest import MODEL
@@ -282,22 +283,26 @@ def test_every_reason_has_a_sentence() -> None:
 
 STAYS = {
     "NoClip": {"level"},
-    "Release": {"sums", "divisor"},
-    "Upload": {"sums", "divisor", "by_samples"},
-    "Task": {"summed", "norms"},
+    "Release": {"divisor"},
+    "Upload": {"divisor", "by_samples"},
+    "Task": {"norms"},
     "HaarClip": {"public"},
 }
-"""What has one value over a wire: no bound; no secure sum, which nodes do not take part in; no public clients; and an upload's
-noise is the node's own by then."""
+"""What has one value over a wire: no bound; no public clients; and an upload's noise is the node's own by then."""
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
     for name, (kind, forms) in wire.KNOWN.items():
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
-    with pytest.raises(Bad):
-        wire.task_to_words(replace(TASK, summed=Summed(1.0, 1.0, 3)))
-    with pytest.raises(Bad):
-        wire.task_from_words(changed(("summed",), None))
+    shared = replace(
+        TASK, samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=Shared(3, 1)), summed=Summed(0.5, 1.0, 3)
+    )
+    assert wire.task_from_words(wire.task_to_words(shared)) == shared
+    for odd in ({"scale": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
+        words = wire.task_to_words(shared)
+        words["summed"] |= odd
+        with pytest.raises(Bad):
+            wire.task_from_words(words)
 
 
 def test_the_documentation_lists_every_reason() -> None:

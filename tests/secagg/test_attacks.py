@@ -196,7 +196,7 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
 
 
 def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
-    """Those who are there, if they are enough, sum among themselves; whoever was away, or was started again, is not asked for."""
+    """Those who are there, if they are enough, sum among themselves, whoever else was away or was started again."""
     of = group(5, 4, run="away")
     members = {name: Member(of, name, identity(name)) for name in of.names[:4]}
     for member in members.values():

@@ -66,6 +66,13 @@ trusted = false                  # clipped updates without noise, to a server th
 bare = false                     # updates without any noise
 secure = true                    # noise on a grid, from a stream cipher
 every = 0.0                      # seconds: replies leave at whole multiples of it, so that time tells less
+
+# [secure]                       # sums that the server cannot look into: the noise is shared with these members
+# least_survivors = 3            # no sum over fewer of them is opened
+# least_colluders = 1            # as many may help the server, and the noise of the others is enough
+# [secure.members]               # the line of each, as its own owner gave it to you, not as the server did
+# {name} = "{line}"
+# seattle = "..."
 """
 
 
@@ -99,9 +106,9 @@ def init(
     folder.mkdir(parents=True, exist_ok=True)
     new_key(folder / "node.pem")
     line = f"{load_public(public_file(folder / 'node.pem'))} {node_key(folder / 'carrier.key')}"
-    policy.write_text(TEMPLATE.format(**words))
+    policy.write_text(TEMPLATE.format(**words, line=line))
     print(f"Edit {policy}, then: dpfl node check {policy}")
-    print("The server's experiment needs this line in [server.nodes]:")
+    print("The server's experiment needs this line in [server.nodes], and whoever sums with this node in [secure.members]:")
     print(f'{name} = "{line}"')
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from dpfl.cli.server import serve
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
 from dpfl.run.folder import new_path
+
+if TYPE_CHECKING:
+    from dpfl.node.proposal import Proposal
 
 
 def up(
@@ -36,8 +39,8 @@ def up(
     limits = {"epsilon": ALLOWED * experiment.budget.epsilon, "delta": experiment.budget.delta}
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
-    tell = {"size": "exact", "secure": proposal.noise == "secure", "trusted": not proposal.events}
-    address, lines = laid_out(folder, dealt, limits | own, allow, tell)
+    tell = {"size": "exact", "secure": proposal.noise in ("secure", "shared"), "trusted": not proposal.events}
+    address, lines = laid_out(folder, dealt, limits | own, allow, tell, _secure(proposal))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not quiet:
         console.print(f"{len(lines)} nodes and a server on {address}, each with a folder of its own in {folder}", markup=False)
@@ -48,6 +51,12 @@ def up(
         serve(_over(experiment, folder, address, lines), folder / "run", False, quiet, as_json)
     if not quiet:
         console.print(f"each node's own statement is in {folder / 'run' / 'nodes'}", markup=False)
+
+
+def _secure(proposal: Proposal) -> dict[str, int] | None:
+    """The least that the nodes ask for is what this run has."""
+    sums = proposal.sums
+    return {"least_survivors": sums.survivors, "least_colluders": sums.colluders} if sums else None
 
 
 def _over(experiment: Experiment, folder: Path, address: str, lines: dict[str, str]) -> Experiment:

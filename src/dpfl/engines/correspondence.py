@@ -21,6 +21,8 @@ POLL = 0.25
 """Seconds that a carrier is waited for at a time."""
 AGAIN = 2.0
 """Seconds before a letter that was lost is sent again."""
+GRACE = 3.0
+"""Seconds that more answers are waited for once there are enough."""
 GREETED = 15.0
 """Seconds after which an address that did not say its name is asked again."""
 EVERYONE = "*"
@@ -50,8 +52,8 @@ class Correspondence:
     def letter(self, to: str, kind: str, order: str, words: Mapping[str, object], arrays: Arrays | None = None) -> bytes:
         return letters.write({"kind": kind, "run": self.run, "to": to, "order": order, **words}, arrays or {}, self.key)
 
-    def ask(self, asked: Mapping[str, bytes], seconds: float) -> dict[str, Letter | Fault]:
-        """The answers of all, or of those who answered in time."""
+    def ask(self, asked: Mapping[str, bytes], seconds: float, enough: int | None = None) -> dict[str, Letter | Fault]:
+        """The answers of all, or of those who answered in time; others are not waited for long once there are `enough`."""
         answers: dict[str, Letter | Fault] = {}
         tickets: dict[str, str] = {}
         due = dict.fromkeys(asked, 0.0)
@@ -72,6 +74,8 @@ class Correspondence:
                     due[name] = time.monotonic() + AGAIN
                 else:
                     answers[name] = self._read(name, asked[name], delivery.letter)
+                    if enough is not None and len(answers) >= enough:
+                        end = min(end, time.monotonic() + GRACE)
         return answers
 
     def _greet(self) -> None:

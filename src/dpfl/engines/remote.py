@@ -11,8 +11,9 @@ import numpy as np
 
 from dpfl.engines.correspondence import Correspondence, Fault
 from dpfl.engines.plausible import implausible
+from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
-from dpfl.node import wire
+from dpfl.node import sum_letters, wire
 from dpfl.node.letters import Letter
 from dpfl.node.refusals import PASSING, SENTENCES, Bad, Reason
 from dpfl.node.task import Order, Reply, Task, cost
@@ -22,6 +23,7 @@ from dpfl.privacy.ledgers import Ledgers
 SILENT = "there was no answer before the deadline"
 ANOTHER = "its reply is not one to this order"
 BEYOND = "its reply is larger than clip, noise and steps make any, or no answer to what was asked, and was dropped"
+AWAY = "it was away when keys were agreed, and is asked again in a later round"
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,18 @@ class Remote:
     least: int
     size: int
     """Of the model, in numbers."""
+    sums: Sums | None = None
+    """Where numbers are masked, and only their sum is opened."""
 
     def run(self, order: Order) -> list[Reply]:
-        """Closed by the last answer, or at the deadline by as many as are needed."""
-        refused = {task.client: reply for task in order.tasks if (reply := self._counted(task))}
+        """Closed by the last answer, or at the deadline by as many as are needed; of a secure sum it is the first exchange."""
+        refused = self._begun(order)
+        refused |= {task.client: reply for task in order.tasks if task.client not in refused and (reply := self._counted(task))}
         asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
         answers = self.correspondence.ask({self._name(task): letter for task, letter in asked.items()}, self.seconds)
         replies = _alike({task.client: self._believed(order, task, answers.get(self._name(task))) for task in asked}) | refused
+        if sums := self._summed(order):
+            sums.close(order.round, answers, [self._name(task) for task in asked])
         answered = sum(not isinstance(answers.get(self._name(task)), Fault | None) for task in asked)
         if answered < min(self.least, len(asked)):
             raise DpflError(
@@ -59,6 +66,26 @@ class Remote:
                 f"{self.least} are needed: go on when they are back, with --resume."
             )
         return [replies[task.client] for task in order.tasks]
+
+    def _begun(self, order: Order) -> dict[int, Reply]:
+        """Whoever has no keys for a secure sum is not asked for its part of it."""
+        if (sums := self._summed(order)) is None:
+            return {}
+        first = order.tasks[0]
+        sums.ready(order.round, [self._name(task) for task in order.tasks])
+        sums.begin(sum_letters.at_of(first, sums.session, order.vector.numpy()), self._order(first))
+        return {task.client: Reply(task.client, failed=AWAY) for task in order.tasks if self._name(task) not in sums.here}
+
+    def _summed(self, order: Order) -> Sums | None:
+        return self.sums if order.tasks and order.tasks[0].shares else None
+
+    def add(self, round: int, numbers: Mapping[int, np.ndarray]) -> np.ndarray:
+        """The sum of what clients sent in the last round, which nobody sees but as a sum."""
+        assert self.sums is not None
+        return self.sums.add({self.members[client].name: own for client, own in numbers.items()})
+
+    def _order(self, task: Task) -> str:
+        return wire.order_of(task, self.sums.session if self.sums else "")
 
     def _name(self, task: Task) -> str:
         return self.members[task.client].name
@@ -69,7 +96,7 @@ class Remote:
         arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
         if (correction := order.corrections.get(task.client)) is not None:
             arrays["correction"] = correction.numpy()
-        return self.correspondence.letter(member.name, "work", wire.order_of(task), words, arrays)
+        return self.correspondence.letter(member.name, "work", self._order(task), words, arrays)
 
     def _counted(self, task: Task) -> Reply | None:
         """Law 1, for the server's own account: under one name an order, so that one that is sent again counts once."""
@@ -79,9 +106,7 @@ class Remote:
         event, count = paid
         with closing(self.ledgers.open(task.client)) as ledger:
             try:
-                ledger.debit(
-                    self.run_id, f"{self.run_id}/{wire.order_of(task)}", event, count, self.ledgers.limit, task.horizon
-                )
+                ledger.debit(self.run_id, f"{self.run_id}/{self._order(task)}", event, count, self.ledgers.limit, task.horizon)
             except Refused as refusal:
                 return Reply(task.client, refused=str(refusal))
         return None
@@ -101,6 +126,8 @@ class Remote:
             passing = str(answer.head.get("reason")) in PASSING
             return Reply(task.client, failed=words) if passing else Reply(task.client, refused=words)
         try:
+            if task.shares and self.sums:
+                return Reply(task.client, numbers=self.sums.take(self._name(task), answer))
             reply = wire.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (Bad, KeyError):
             return Reply(task.client, failed=ANOTHER)

@@ -26,13 +26,18 @@ ALLOWED = 3
 
 
 def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Any], allow: Mapping[str, Any],
-             tell: Mapping[str, Any]) -> tuple[str, dict[str, str]]:  # fmt: skip
-    """A server and its nodes, each with a folder of its own: the server's address, and the line of each node's keys."""
+             tell: Mapping[str, Any], secure: Mapping[str, Any] | None = None) -> tuple[str, dict[str, str]]:  # fmt: skip
+    """A server and its nodes, each with a folder of its own: the server's address, and the line of each node's keys. With
+    `secure` the nodes sum with each other."""
     authority, owner = new_server(folder / "server", ("localhost", "127.0.0.1"))
     address, lines = f"127.0.0.1:{free_port()}", {}
-    for name, sections in dealt.items():
+    for name in dealt:
         place = folder / "nodes" / name
         place.mkdir(parents=True)
+        keys.new_key(place / "node.pem")
+        lines[name] = f"{keys.load_public(keys.public_file(place / 'node.pem'))} {node_key(place / 'carrier.key')}"
+    for name, sections in dealt.items():
+        place = folder / "nodes" / name
         policy = {
             "name": name,
             **sections,
@@ -42,9 +47,7 @@ def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mappi
             "tell": dict(tell),
             "server": {"address": address, "ca": str(authority.authority.resolve())},
         }
-        (place / "policy.toml").write_text(tomli_w.dumps(policy))
-        keys.new_key(place / "node.pem")
-        lines[name] = f"{keys.load_public(keys.public_file(place / 'node.pem'))} {node_key(place / 'carrier.key')}"
+        (place / "policy.toml").write_text(tomli_w.dumps(policy | ({"secure": {"members": lines, **secure}} if secure else {})))
     return address, lines
 
 

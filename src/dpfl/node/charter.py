@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dpfl import models
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
+from dpfl.keys import raw
 from dpfl.node.policy import Policy
 from dpfl.own import is_path
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.budget import MOST_ROUNDS
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.limit import Share
+from dpfl.secagg.group import FEWEST, MOST
 
 SEED = "DPFL_TEST_KEYED_SEED"
 """In the node's own environment, beside tell.entropy = "keyed": for tests, since whoever knows a seed can take noise away."""
@@ -101,6 +103,15 @@ class Tell(_Section):
     entropy: Literal["system", "keyed"] = "system"
 
 
+class Secure(_Section):
+    """With whom this node sums so that a server sees the sum only, how many must be in it, and how many may be the server's."""
+
+    members: dict[str, str] = Field(min_length=2, max_length=MOST)
+    """The public key of each, as its owner gave it: whoever can put a key here can look into the sums."""
+    least_survivors: int = Field(default=FEWEST, ge=FEWEST, le=MOST)
+    least_colluders: int = Field(default=1, ge=0, lt=MOST)
+
+
 class _File(_Section):
     name: str
     key: str = "node.pem"
@@ -111,6 +122,7 @@ class _File(_Section):
     limits: Limits
     allow: Allow
     tell: Tell
+    secure: Secure | None = None
 
 
 @dataclass(frozen=True)
@@ -128,11 +140,13 @@ class Charter:
     limits: Limits
     allow: Allow
     tell: Tell
+    secure: Secure | None = None
+    """Its members by the hexadecimal digits of their keys."""
 
     @property
     def policy(self) -> Policy:
         """Raw values are in no policy: no epsilon pays for them."""
-        return Policy(self.tell.trusted, self.tell.bare)
+        return Policy(self.tell.trusted, self.tell.bare, sums=self.secure is not None)
 
     @property
     def limit(self) -> Limit:
@@ -213,11 +227,28 @@ def _charter(path: Path, file: _File) -> Charter:
             raise DpflError(f'allow.own_models has {name!r}: name models by "package.module:factory", with their options.')
     owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
     charter = Charter(
-        folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell
-    )
+        folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell,
+        file.secure and _pinned(file.secure),
+    )  # fmt: skip
     charter.shares("run")  # what cannot be a limit is refused here
     charter.limit  # noqa: B018
     return charter
+
+
+def _pinned(secure: Secure) -> Secure:
+    """A member is listed by its key, or by the whole line that its `dpfl node init` printed."""
+    checked_names(list(secure.members), len(secure.members))
+    members = {}
+    for name, line in secure.members.items():
+        try:
+            members[name] = raw(Ed25519PublicKey.from_public_bytes(bytes.fromhex(line.split(" ")[0])))
+        except ValueError:
+            raise DpflError(
+                f"secure.members.{name} is no public key: give the line that its owner's `dpfl node init` printed."
+            ) from None
+    if len(set(members.values())) < len(members):
+        raise DpflError("Two of secure.members have the same key: every member has one of its own.")
+    return secure.model_copy(update={"members": members})
 
 
 def _public(owner: str, key: str) -> Ed25519PublicKey:

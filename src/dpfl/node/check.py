@@ -13,7 +13,7 @@ from pathlib import Path
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.keys import fingerprint, load_private, raw
-from dpfl.node.charter import Charter, Constant, Rounded
+from dpfl.node.charter import Charter, Constant, Rounded, Secure
 from dpfl.node.held import digest, held
 from dpfl.node.orders import MOST_KEPT
 from dpfl.privacy import Ledger, accountant
@@ -37,6 +37,8 @@ class Finding:
 def findings(charter: Charter) -> list[Finding]:
     """Each is looked at whatever the others are; nothing is written, so that it can be asked while the node runs."""
     found = [_of("key", lambda: _key(charter))]
+    if charter.secure:
+        found.append(_of("members", lambda: _members(charter)))
     data: list[Federation] = []
     found.append(_of("data", lambda: _data(charter, data)))
     if data:
@@ -54,6 +56,21 @@ def _of(part: str, look: Callable[[], str]) -> Finding:
 
 def _key(charter: Charter) -> str:
     return f"{charter.key.name}, {fingerprint(raw(load_private(charter.key).public_key()))}"
+
+
+def _members(charter: Charter) -> str:
+    """By their fingerprints, to be compared with what their owners say."""
+    assert charter.secure is not None
+    listed, own = charter.secure.members, raw(load_private(charter.key).public_key())
+    refuse_other_key(charter, own)
+    others = {name: key for name, key in listed.items() if name != charter.name}
+    return "sums with " + ", ".join(f"{name} ({fingerprint(key)})" for name, key in others.items())
+
+
+def refuse_other_key(charter: Charter, own: str) -> None:
+    listed = charter.secure.members.get(charter.name, own) if charter.secure else own
+    if listed != own:
+        raise DpflError(f"secure.members.{charter.name} is not this node's own key: correct it, or leave it out.")
 
 
 def _data(charter: Charter, found: list[Federation]) -> str:
@@ -127,6 +144,8 @@ def leaving(charter: Charter) -> Iterator[str]:
         f"each with {noise} of multiplier {allow.least_noise_multiplier:g} or more, clipped at {allow.largest_clip:g} or less, "
         f"from batches of {allow.largest_sampling_rate:.0%} of the {limits.unit}s or fewer"
     )
+    if charter.secure:
+        yield from _summed(charter.secure)
     yield f"how many {limits.unit}s there are: {_size(charter)}"
     yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
     yield "a signed statement of what its ledger holds, to owners of runs that it joined"
@@ -142,7 +161,20 @@ def staying(charter: Charter) -> Iterator[str]:
         yield "losses, accuracies, counts and gradients, unless they have noise that the ledger pays for"
     yield f"anything at all for runs of variants other than {', '.join(charter.allow.variants)}"
     yield f"anything for orders that none of {len(charter.owners)} named owners signed, or beyond these limits"
+    if charter.secure:
+        yield "what it adds to a secure sum, to anybody who has not the sum of all who are in it"
     yield "what the log, the ledger and the kept orders say"
+
+
+def _summed(secure: Secure) -> Iterator[str]:
+    """A share of the noise hides nobody by itself: what must hold for it to be enough."""
+    yield (
+        f"in runs with secure sums, numbers with a share of that noise, masked: sums over at least {secure.least_survivors} of "
+        f"{len(secure.members)} members are opened, and nothing else"
+    )
+    count = secure.least_colluders
+    helpers = f"up to {count} of them may help the server" if count else "none of them helps the server, or looks itself"
+    yield f"what that costs holds if {helpers}, and if the keys in secure.members are theirs"
 
 
 def _size(charter: Charter) -> str:

@@ -25,11 +25,15 @@ from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add_all, neig
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.limit import Limit, Share
 from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.sampling import All, FixedSize, Poisson
+from dpfl.privacy.sampling import All, FixedSize, Poisson, PoissonSize
+from dpfl.privacy.shared_noise import Shared
+from dpfl.secagg.group import Group, check_sizes
 from dpfl.tasks.noisy import numbers_and_cells
 
 DRAWN = (Poisson, All, FixedSize)
 """How samples of a step may be drawn: what else there is draws clients."""
+COINS = (Poisson, PoissonSize, All)
+"""How a client may draw whether its update is in a secure sum: by itself, and unseen."""
 
 Broken = Iterator[tuple[object, Reason]]
 """What is wrong, where it is, and the word for it; asked in turn."""
@@ -45,16 +49,19 @@ def first(broken: Broken) -> None:
 class Guard:
     charter: Charter
     held: Federation
+    key: str = ""
+    """This node's own public one."""
 
     def check_run(self, proposal: Proposal) -> None:
         first(self._run(proposal))
+        first(self._together(proposal))
 
     def check_task(self, task: Task, proposal: Proposal, layout: Layout, size: int) -> None:
         try:
             first(self._task(task, proposal, layout))
             first(self._batches(task, size))
             for release in _own(task):
-                first(self._release(release, size))
+                first(self._release(task, release, size))
             if task.survey:
                 first(self._survey(task))
         except DpflError:  # parts that do not go together
@@ -74,11 +81,33 @@ class Guard:
         if proposal.events:
             yield proposal.unit != limits.unit or proposal.neighbours != limits.neighbours, Reason.OTHER_UNIT
             yield any(not _fits(event, limits.neighbours) for event, _ in proposal.events), Reason.OTHER_UNIT
-            yield self.charter.tell.secure and proposal.noise != "secure", Reason.NOT_SECURE
+            yield self.charter.tell.secure and proposal.noise not in ("secure", "shared"), Reason.NOT_SECURE
             yield any(_noise(event) < allow.least_noise_multiplier for event, _ in proposal.events), Reason.TOO_LITTLE_NOISE
         else:
             yield proposal.unit == "none" and not self.charter.tell.bare, Reason.WITHOUT_NOISE
             yield not (self.charter.tell.trusted or self.charter.tell.bare), Reason.NOT_TRUSTED
+
+    def _together(self, proposal: Proposal) -> Broken:
+        """With whom it would sum: those, by name and key, whom the owner listed, and as many of them as the owner asks for."""
+        sums, secure, federation = proposal.sums, self.charter.secure, proposal.federation
+        yield (sums is not None) != (proposal.noise == "shared"), Reason.BAD_WORDS
+        if sums is None:
+            return
+        yield secure is None, Reason.NO_SUMS
+        assert secure is not None
+        known = {**secure.members, self.charter.name: self.key}
+        yield len(set(federation)) < len(federation) or not proposal.events, Reason.BAD_WORDS
+        yield proposal.keys != tuple(known.get(name, "") for name in federation), Reason.UNKNOWN_MEMBER
+        yield sums.survivors < secure.least_survivors, Reason.TOO_FEW_SURVIVORS
+        yield sums.colluders < secure.least_colluders, Reason.TOO_FEW_COLLUDERS
+        yield not _one_list(len(federation), sums), Reason.TOO_FEW_SURVIVORS
+
+    def group(self, run: str, owner: str, proposal: Proposal) -> Group:
+        """Who sums together in a run that was checked."""
+        if proposal.sums is None:
+            raise Bad(Reason.UNMASKED)
+        identities = dict(zip(proposal.federation, proposal.keys, strict=True))
+        return Group(proposal.together(run, owner), identities, proposal.sums.survivors, proposal.sums.colluders)
 
     def _knows(self, proposal: Proposal) -> bool:
         """A model of the catalogue, with options that it checks; or one of the owner's, with the owner's options."""
@@ -98,6 +127,10 @@ class Guard:
         yield task.clients.fitted(ends) != task.clients, Reason.BAD_WORDS
         yield task.samples is not None and task.samples.fitted(inside) != task.samples, Reason.BAD_WORDS
         yield self._protected(task) not in ("", self.charter.limits.unit), Reason.OTHER_UNIT
+        yield task.shares != (proposal.sums if task.summed or not task.survey else None), Reason.UNMASKED
+        yield task.summed and task.summed.clients != len(proposal.federation), Reason.BAD_WORDS
+        if task.summing and task.summed:
+            task.summing.whole_sum(task.summed.bound, task.summed.clients)  # refused where no number can hold it
 
     def _protected(self, task: Task) -> str:
         """Whom the noise of this node's own release is for; nobody, where there is none. Samples are persons where this node
@@ -107,6 +140,8 @@ class Guard:
             return "" if task.survey.trusted else one
         if task.upload and task.upload.private:
             return one if task.upload.protects == "sample" else "client"
+        if task.summing and task.summing is task.clients:
+            return "client"
         return one if task.samples and task.samples.private else ""
 
     def _batches(self, task: Task, size: int) -> Broken:
@@ -116,15 +151,16 @@ class Guard:
         yield fixed and not exact, Reason.SIZE_NOT_EXACT  # the policy may have been another when the run was joined
         yield fixed and task.samples and task.samples.sampling.least > size, Reason.RATE_TOO_HIGH
 
-    def _release(self, release: Release, size: int) -> Broken:
-        allow, tell = self.charter.allow, self.charter.tell
+    def _release(self, task: Task, release: Release, size: int) -> Broken:
+        allow, tell, of_clients = self.charter.allow, self.charter.tell, release is task.clients
         yield release.neighbours != self.charter.limits.neighbours, Reason.OTHER_UNIT
-        yield type(release.sampling) not in DRAWN or release.whole_run, Reason.UNCOVERED
-        yield tell.secure and not release.secure, Reason.NOT_SECURE
+        yield type(release.sampling) not in (COINS if of_clients else DRAWN) or release.whole_run, Reason.UNCOVERED
+        yield tell.secure and not (release.secure or release.sums), Reason.NOT_SECURE
         yield release.multiplier < allow.least_noise_multiplier, Reason.TOO_LITTLE_NOISE
         yield release.clip.level > allow.largest_clip, Reason.CLIP_TOO_LARGE
-        yield _rate(release, size) > allow.largest_sampling_rate, Reason.RATE_TOO_HIGH
-        yield _absorbed(release, size), Reason.TOO_LITTLE_NOISE
+        if not of_clients:
+            yield _rate(release, size) > allow.largest_sampling_rate, Reason.RATE_TOO_HIGH
+            yield _absorbed(release, size), Reason.TOO_LITTLE_NOISE
 
     def _survey(self, task: Task) -> Broken:
         survey = task.survey
@@ -150,7 +186,18 @@ def _own(task: Task) -> tuple[Release, ...]:
         return ()
     if task.upload and task.upload.private:
         return (task.upload,)
+    if task.summing:
+        return (task.summing,)
     return (task.samples,) if task.samples and task.samples.private else ()
+
+
+def _one_list(members: int, sums: Shared) -> bool:
+    """Whether no two sets of survivors can be shown."""
+    try:
+        check_sizes(members, sums.survivors, sums.colluders)
+        return True
+    except DpflError:
+        return False
 
 
 def _fits(event: Event, neighbours: str) -> bool:

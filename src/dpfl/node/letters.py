@@ -31,7 +31,10 @@ LENGTH = 4
 MOST_HEAD = 1 << 20
 MOST_ARRAYS = 64
 MOST_DIMENSIONS = 8
-TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}
+TYPES: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype("<f4"), "float64": np.dtype("<f8"),
+    "uint8": np.dtype("u1"), "uint32": np.dtype("<u4"), "uint64": np.dtype("<u8"),
+}  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FIELDS = {"name", "dtype", "shape", "offset"}
 

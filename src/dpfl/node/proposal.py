@@ -11,10 +11,25 @@ from dpfl import tasks
 from dpfl.errors import DpflError
 from dpfl.keys import canonical
 from dpfl.node.refusals import Bad, Reason
-from dpfl.node.wire import Form, learning_from_words, learning_to_words, listed, number, one_of, optional, refuse, text, whole
+from dpfl.node.wire import (
+    SHARED,
+    Form,
+    learning_from_words,
+    learning_to_words,
+    listed,
+    number,
+    one_of,
+    optional,
+    part,
+    refuse,
+    shared_to_words,
+    text,
+    whole,
+)
 from dpfl.privacy.budget import MOST_ROUNDS
 from dpfl.privacy.calibrate import MOST, MOST_EPSILON
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add, decode, encode, less
+from dpfl.privacy.shared_noise import Shared
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
@@ -31,6 +46,9 @@ class Proposal:
     `events` are all that the run may ask this node to release, in the order in which it will, each with the most of it: an
     accountant composes what was fixed beforehand, so a node makes no other release for this run. A run that a budget ends says
     more of its last event than any budget allows.
+
+    With `sums` the nodes share the noise, and the server gets sums over at least so many of them only; `keys` are those of the
+    federation then, in its order, as this run's owner knows them.
     """
 
     client: int
@@ -49,14 +67,17 @@ class Proposal:
     rounds: int | None
     accountant: str
     noise: str
-    """"secure", "floating-point" or "none"."""
+    """"secure", "floating-point", "shared" (whole numbers) or "none"."""
     federation: tuple[str, ...]
     events: Planned
+    sums: Shared | None = None
+    keys: tuple[str, ...] = ()
 
     def to_words(self) -> dict[str, Any]:
         words = {field.name: getattr(self, field.name) for field in fields(self)}
-        lists = {name: list(words[name]) for name in ("shape", "federation")}
+        lists = {name: list(words[name]) for name in ("shape", "federation", "keys")}
         words |= lists | {"options": dict(self.options), "learning": learning_to_words(self.learning)}
+        words["sums"] = self.sums and shared_to_words(self.sums)
         words["events"] = [[encode(event), count] for event, count in self.events]
         if proposal_from_words(words) != self:
             refuse()
@@ -66,6 +87,12 @@ class Proposal:
     def digest(self) -> str:
         """Of the run as proposed; a run is proposed once."""
         return hashlib.sha256(canonical(self.to_words())).hexdigest()
+
+    def together(self, run: str, owner: str) -> str:
+        """What nodes of one run know it by when they sum: a digest of all that was proposed to each of them, and by whom."""
+        words = self.to_words()
+        del words["client"]
+        return hashlib.sha256(canonical({"run": run, "owner": owner, "proposal": words})).hexdigest()
 
     @property
     def most(self) -> int:
@@ -146,5 +173,6 @@ FORMS: Mapping[str, Form] = {
     "neighbours": one_of(ADD_REMOVE, REPLACE, "none"), "model": text, "options": _options, "learning": learning_from_words,
     "shape": listed(whole(1)), "schema": text, "epsilon": optional(_epsilon), "delta": _delta,
     "rounds": optional(whole(1, MOST_ROUNDS)), "accountant": one_of("pld", "rdp", "rdp-classic", "none"),
-    "noise": one_of("secure", "floating-point", "none"), "federation": listed(text), "events": _events,
+    "noise": one_of("secure", "floating-point", "shared", "none"), "federation": listed(text), "events": _events,
+    "sums": optional(part(SHARED)), "keys": listed(text),
 }  # fmt: skip

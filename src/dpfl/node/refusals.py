@@ -41,6 +41,17 @@ class Reason(StrEnum):
     OTHER_SCHEMA = "other-schema"
     OTHER_UNIT = "other-unit"
     SIZE_NOT_EXACT = "size-not-exact"
+    NO_SUMS = "no-secure-sums"
+    UNKNOWN_MEMBER = "unknown-member"
+    TOO_FEW_COLLUDERS = "too-few-colluders"
+    TOO_FEW_SURVIVORS = "too-few-survivors"
+    UNMASKED = "unmasked"
+    BAD_KEYS = "bad-keys"
+    NO_KEYS = "no-keys"
+    SUM_OVER = "sum-over"
+    BAD_SURVIVORS = "bad-survivors"
+    OTHER_SURVIVORS = "other-survivors"
+    TOO_FEW_VOTES = "too-few-votes"
     LEDGER = "ledger"
     NO_ROOM = "no-room"
     DIVERGED = "diverged"
@@ -81,6 +92,17 @@ SENTENCES: dict[Reason, str] = {
     Reason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
     Reason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
     Reason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
+    Reason.NO_SUMS: "The node's policy has no members to sum with securely.",
+    Reason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's policy does not have for it.",
+    Reason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy trusts not to help the server.",
+    Reason.TOO_FEW_SURVIVORS: "These are fewer clients than the node adds its numbers to.",
+    Reason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
+    Reason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
+    Reason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
+    Reason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
+    Reason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
+    Reason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
+    Reason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
     Reason.LEDGER: "The node's ledger cannot be used now.",
     Reason.NO_ROOM: "The node's disk has no room for a reply.",
     Reason.DIVERGED: "Training left all bounds.",
@@ -89,8 +111,11 @@ SENTENCES: dict[Reason, str] = {
 
 
 PASSING = frozenset(
-    {Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS}
-)
+    {
+        Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS,
+        Reason.NO_KEYS, Reason.SUM_OVER,
+    }
+)  # fmt: skip
 """Of one order and not of its run: the next may fare better."""
 
 

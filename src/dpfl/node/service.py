@@ -20,10 +20,11 @@ from torch import Tensor
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.keys import load_private
+from dpfl.keys import load_private, raw
 from dpfl.node import charter as charters
 from dpfl.node import letters, wire
 from dpfl.node.charter import Charter
+from dpfl.node.check import refuse_other_key
 from dpfl.node.folder import locked, open_ledger
 from dpfl.node.guard import Guard, allowed, room
 from dpfl.node.held import held, schema_digest
@@ -34,12 +35,14 @@ from dpfl.node.orders import Order, Orders, Run
 from dpfl.node.proposal import Proposal, proposal_from_words
 from dpfl.node.refusals import SENTENCES, Bad, Reason
 from dpfl.node.statement import statement
+from dpfl.node.sums import Sums
 from dpfl.node.task import Reply, Task, cost
 from dpfl.node.workplace import model_of, shares_of, workplace
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import encode
 from dpfl.privacy.ledgers import ledger_path
 from dpfl.privacy.limit import Share
+from dpfl.secagg import At
 
 COMMON = ("kind", "run", "to", "order")
 EVERYONE = "*"
@@ -58,7 +61,7 @@ class Service:
     ) -> None:
         self.charter, self.held = charter, data
         self._key, self._journal, self._orders, self._lock = key, journal, orders, lock
-        self._guard = Guard(charter, data)
+        self._guard, self._sums = Guard(charter, data, raw(key.public_key())), Sums(charter.name, key)
         self._at: tuple[str, Node] | None = None
         self.counts: Counter[str] = Counter()
         """Of what happened since the start, for whoever watches."""
@@ -68,6 +71,10 @@ class Service:
             "join": (("proposal",), self._join),
             "work": (("task",), self._work),
             "ask-statement": ((), self._statement),
+            "card": ((), self._sum),
+            "meet": (("cards",), self._sum),
+            "survivors": (("survivors",), self._sum),
+            "votes": (("votes",), self._sum),
         }
 
     @classmethod
@@ -75,6 +82,7 @@ class Service:
         charter = charters.read(policy)
         key, lock = load_private(charter.key), locked(charter.folder)
         try:
+            refuse_other_key(charter, raw(key.public_key()))
             charter.randomness  # noqa: B018  refused here, where it cannot be had
             data = held(charter)
             orders = Orders(charter.folder)
@@ -169,24 +177,39 @@ class Service:
         proposal, size = self._joined(head["run"], owner)
         task = wire.task_from_words(head["task"])
         order = Order(head["run"], head["order"], asked, task.round)
-        if order.name != wire.order_of(task):
-            raise Bad(Reason.BAD_WORDS)
         if kept := self._orders.reply(order):
             self._journal.write("sent again", run=order.run, order=order.name)
             return kept
+        if order.name != wire.order_of(task, self._sums.session(order.run)):
+            raise Bad(Reason.NO_KEYS if task.shares else Reason.BAD_WORDS)
         if self._failed[order.run] >= MOST_FAILURES:
             raise Bad(Reason.FAILED)
         self._guard.check_run(proposal)  # the policy may have changed since
         node = self._node(order.run, proposal, size)
         self._guard.check_task(task, proposal, node.model.layout, size)
         vector, correction = _vectors(letter.arrays, task, node)
+        at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.shares else None
         self._check_disk(letter.arrays)
         if paid := cost(task, size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
-        answer = self._done(node, order, task, vector, correction, head)
+        answer = self._done(node, order, task, vector, correction, head, at)
         if every := self.charter.tell.every:
             time.sleep(every - (time.monotonic() - began) % every)
+        return answer
+
+    def _sum(self, letter: Letter, owner: str, asked: str) -> bytes:
+        """A step of a secure sum beside the numbers themselves; one that comes again is answered as it was."""
+        run, head = letter.head["run"], letter.head
+        proposal, _ = self._joined(run, owner)
+        if kept := self._sums.said(run, asked):
+            self._journal.write("sent again", run=run, order=head["order"])
+            return kept
+        self._guard.check_run(proposal)
+        words, arrays = self._sums.step(letter, self._guard.group(run, owner, proposal))
+        answer = self._letter(head, asked, words, arrays)
+        self._sums.keep(run, asked, answer)
+        self._journal.write(words["kind"], run=run, order=head["order"])
         return answer
 
     def _planned(self, node: Node, order: Order, proposal: Proposal) -> int:
@@ -208,7 +231,8 @@ class Service:
         return left
 
     def _done(
-        self, node: Node, order: Order, task: Task, vector: Tensor, correction: Tensor | None, head: Mapping[str, str]
+        self, node: Node, order: Order, task: Task, vector: Tensor, correction: Tensor | None, head: Mapping[str, str],
+        at: At | None,
     ) -> bytes:  # fmt: skip
         """Written down, debited and done; the answer is on disk before it leaves."""
         self._orders.begin(order)
@@ -224,18 +248,21 @@ class Service:
         if reply.refused:
             self._orders.take_back(order)
             raise Bad(Reason.OVER_BUDGET)
-        answer, outcome = self._answered(reply, order, head)
+        answer, outcome = self._answered(reply, order, head, at)
         self._orders.keep(order, answer)
         if order.event is not None:
             self._orders.see(node.ledger(task.client).tail)
         self._tell(outcome, order, answer, time.monotonic() - start)
         return answer
 
-    def _answered(self, reply: Reply, order: Order, head: Mapping[str, str]) -> tuple[bytes, str]:
-        """A release, or a fixed word in its place; what is not finite is not sent."""
+    def _answered(self, reply: Reply, order: Order, head: Mapping[str, str], at: At | None) -> tuple[bytes, str]:
+        """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a sum without their masks."""
         try:
-            if reply.failed:
+            if reply.failed or (at is None) != (reply.numbers is None):
                 raise Bad(Reason.DIVERGED if reply.diverged else Reason.FAILED)
+            if at is not None and reply.numbers is not None:
+                masked = self._sums.mask(order.run, order.name, at, reply.numbers)
+                return self._letter(head, order.letter, {"kind": "masked"}, masked), "released"
             words, arrays = wire.reply_to_words(reply)
             return self._letter(head, order.letter, {"kind": "reply", "reply": words}, arrays), "released"
         except Bad as bad:
@@ -310,7 +337,7 @@ def _vectors(arrays: Mapping[str, np.ndarray], task: Task, node: Node) -> tuple[
     for name, array in arrays.items():
         if array.dtype != np.float32 or array.shape != (sizes.get(name),):
             raise Bad(Reason.BAD_ARRAYS)
-    if "model" not in arrays:
+    if "model" not in arrays or (task.shares and len(arrays) > 1):
         raise Bad(Reason.BAD_ARRAYS)
     correction = arrays.get("correction")
     return torch.from_numpy(arrays["model"]), None if correction is None else torch.from_numpy(correction)

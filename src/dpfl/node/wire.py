@@ -18,7 +18,7 @@ from dpfl.errors import DpflError
 from dpfl.node.objectives import Contrastive, CrossEntropy, Perturbed
 from dpfl.node.optimisers import SGD, AdaGrad, Adam, Momentum
 from dpfl.node.refusals import SENTENCES, Bad, Reason
-from dpfl.node.task import Local, Reply, Task
+from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy.clip import Flat, Model, NoClip, PerLayer, PublicMedian, Quantile
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
@@ -30,10 +30,11 @@ from dpfl.privacy.noise import AtLeast, Gaussian
 from dpfl.privacy.release import Release, Upload
 from dpfl.privacy.sampling import All, Cyclic, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.shared_noise import Shared
 
 __all__ = [
     "REASONS", "Bad", "learning_from_words", "learning_to_words", "order_of", "reply_from_words", "reply_to_words",
-    "task_from_words", "task_to_words",
+    "shared_to_words", "task_from_words", "task_to_words",
 ]  # fmt: skip
 
 REASONS = {str(reason): sentence for reason, sentence in SENTENCES.items()}
@@ -43,6 +44,8 @@ LARGEST = 1e30
 MOST_WHOLE = 1_000_000_000
 MOST_LISTED = 100_000
 MOST_TEXT = 64
+MOST_MEMBERS = 100
+"""Of a secure sum."""
 MOST_PLACES, MOST_BINS = 10_000, 1_000
 """Of a survey of columns, whose answer has a number for each."""
 RAW = ("answer", "distance", "gradient", "gradients", "last_losses", "last_step", "losses", "slope")
@@ -169,9 +172,11 @@ SURVEYS = _parts(
         },
     ),
 )  # fmt: skip
+SHARED = _parts((Shared, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)}))
+SUMMED = _parts((Summed, {"scale": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
 RELEASE: Mapping[str, Form] = {
     "sampling": part(SAMPLINGS), "clip": part(CLIPS), "noise": optional(part(NOISES)), "shared_by": optional(whole(2)),
-    "realised": truth,
+    "realised": truth, "sums": optional(part(SHARED)),
 }  # fmt: skip
 RELEASES = _parts((Release, RELEASE))
 UPLOADS = _parts((Upload, {**RELEASE, "moves": number, "protects": one_of("sample", "client")}))
@@ -184,7 +189,7 @@ TASKS = _parts(
         {
             "round": whole(), "client": whole(), "steps": whole(), "local": part(LOCALS), "clients": part(RELEASES),
             "samples": optional(part(RELEASES)), "horizon": whole(), "raw": truth, "upload": optional(part(UPLOADS)),
-            "survey": optional(part(SURVEYS)), "slope": truth,
+            "survey": optional(part(SURVEYS)), "slope": truth, "summed": optional(part(SUMMED)),
         },
     ),
 )  # fmt: skip
@@ -199,9 +204,11 @@ LEARNING = _parts(
 )
 KNOWN: Parts = {
     name: kind
-    for group in (OPTIMISERS, OBJECTIVES, SAMPLINGS, CLIPS, NOISES, SURVEYS, RELEASES, UPLOADS, LOCALS, TASKS, LEARNING)
+    for group in (
+        OPTIMISERS, OBJECTIVES, SAMPLINGS, CLIPS, NOISES, SURVEYS, SHARED, SUMMED, RELEASES, UPLOADS, LOCALS, TASKS, LEARNING
+    )
     for name, kind in group.items()
-}
+}  # fmt: skip
 """All that may travel."""
 
 
@@ -233,6 +240,10 @@ def task_from_words(words: Any) -> Task:
     return _made(words, TASKS)  # type: ignore[no-any-return]
 
 
+def shared_to_words(shared: Shared) -> dict[str, Any]:
+    return _to_words(shared, SHARED)
+
+
 def learning_to_words(task: tasks.Task) -> dict[str, Any]:
     """What is to be predicted: the task of a run's data."""
     return _to_words(task, LEARNING)
@@ -242,9 +253,11 @@ def learning_from_words(words: Any) -> tasks.Task:
     return _made(words, LEARNING)  # type: ignore[no-any-return]
 
 
-def order_of(task: Task) -> str:
-    """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run."""
-    return f"0/survey:{type(task.survey).__name__}" if task.survey else f"{task.round}/train"
+def order_of(task: Task, session: str = "") -> str:
+    """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run. For a secure sum
+    that is once in a session: with new keys it is another release."""
+    name = f"0/survey:{type(task.survey).__name__}" if task.survey else f"{task.round}/train"
+    return f"{name}/{session[:32]}" if task.shares else name
 
 
 def reply_to_words(reply: Reply) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -264,6 +277,8 @@ def reply_from_words(words: Any, arrays: Mapping[str, np.ndarray], size: int | N
     client, inside = whole()(words["client"]), truth(words["inside"])
     raw = {name.removeprefix("raw_"): array for name, array in arrays.items() if name != "update"}
     if any(f"raw_{name}" not in arrays or name not in RAW or array.ndim > 1 for name, array in raw.items()):
+        refuse(Reason.BAD_ARRAYS)
+    if any(array.dtype.kind != "f" for array in raw.values()):
         refuse(Reason.BAD_ARRAYS)
     update = arrays.get("update")
     if update is None:

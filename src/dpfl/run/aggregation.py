@@ -16,7 +16,7 @@ from dpfl.server.summing import Add, Masked, plain
 class Aggregation:
     """`plain`, or `secure`: sums over at least `survivors` clients (all, if not said), `colluders` of whom may be the server's.
 
-    In a simulation the sum is the same with the protocol or without it; `masks` runs it.
+    In a simulation the sum is the same with the protocol or without it; `masks` runs it. Nodes elsewhere always do.
     """
 
     kind: str = "plain"
@@ -32,12 +32,10 @@ class Aggregation:
                 "privacy.survivors, privacy.colluders and engine.masks are for secure sums: set privacy.aggregation = 'secure'."
             )
 
-    def of(self, algorithm: Algorithm, clients: int, elsewhere: bool = False) -> Algorithm:
+    def of(self, algorithm: Algorithm, clients: int) -> Algorithm:
         """The algorithm with noise that clients share; refused where the sum would not be secure, or its noise has no proof."""
         if self.kind == "plain":
             return algorithm
-        if elsewhere:
-            raise DpflError("Nodes elsewhere do not run secure aggregation yet; set privacy.aggregation = 'plain'.")
         survivors, colluders = clients if self.survivors is None else self.survivors, self.colluders or 0
         check_sizes(clients, survivors, colluders)
         return algorithm.summed(Shared(survivors, colluders))

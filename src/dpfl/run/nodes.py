@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpfl.engines import Engine
 from dpfl.engines.correspondence import Correspondence, Fault
 from dpfl.engines.post import Post
 from dpfl.engines.remote import SILENT, Member, Remote, refusal_of
+from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
+from dpfl.keys import raw
 from dpfl.node.letters import Letter
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.run.folder import RunFolder
 from dpfl.run.proposing import Propose
+from dpfl.secagg import Group
 
 MOST_ANSWER = 1 << 31
 """Bytes of a letter, beyond which a node's answer is not looked at."""
@@ -45,6 +47,8 @@ class Gathering:
     terms: Terms
     members: tuple[Member, ...]
     away: Mapping[str, str] = field(default_factory=dict)
+    group: Group | None = None
+    """Who sums together, where the server gets sums only."""
 
     @property
     def nonce(self) -> str:
@@ -54,9 +58,11 @@ class Gathering:
     def notes(self) -> tuple[str, ...]:
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
-    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Engine:
+    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Remote:
         folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
-        return Remote(self.correspondence, self.members, run, ledgers, self.terms.deadline, self.terms.least, size)
+        deadline, joining = self.terms.deadline, self.terms.joining
+        sums = Sums(self.correspondence, self.group, deadline, joining) if self.group else None
+        return Remote(self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums)
 
     def part(self, folder: RunFolder) -> None:
         """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
@@ -86,11 +92,27 @@ def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering
             f"{len(members)} of {len(names)} nodes joined, where {terms.least} are needed: "
             + "; ".join(f"{name}: {why}" for name, why in away.items())
         )
-    return Gathering(correspondence, terms, members, away)
+    group = group_of(nonce, terms, proposal)
+    if group and away:
+        raise DpflError(
+            "Of those who sum together, some did not join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
+            + ". Start again when they can, or take them off the list, here and in the policies."
+        )  # fmt: skip
+    return Gathering(correspondence, terms, members, away, group)
 
 
-def gather_again(post: Post, terms: Terms, folder: RunFolder) -> Gathering:
-    """Of a run that goes on: those that joined before; who is away may come back."""
+def group_of(nonce: str, terms: Terms, proposal: Propose) -> Group | None:
+    """Who sums together, as every node of the run knows it; nobody, where the server gets updates."""
+    said = proposal(0)
+    if said.sums is None:
+        return None
+    identities = {name: raw(key) for name, key in terms.nodes.items()}
+    return Group(said.together(nonce, raw(terms.key.public_key())), identities, said.sums.survivors, said.sums.colluders)
+
+
+def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose | None) -> Gathering:
+    """Of a run that goes on: those that joined before; who is away may come back. Those who sum together by the `proposal`
+    agree on new keys."""
     nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(f"The record in {folder.path} does not say what nodes know its run by: start a new one.")
@@ -103,7 +125,8 @@ def gather_again(post: Post, terms: Terms, folder: RunFolder) -> Gathering:
     if unknown := [member.name for member in members if member.name not in terms.nodes]:
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
     away = {name: ABSENT for name in terms.nodes if name not in told}
-    return Gathering(Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER), terms, members, away)
+    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
+    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal) if proposal else None)
 
 
 def _size(answer: Letter | Fault | None) -> int | str:

@@ -20,6 +20,7 @@ from dpfl.data.held_out import HeldOut, held_out
 from dpfl.data.names import client_names
 from dpfl.data.schema import Schema
 from dpfl.engines import Engine, local_engine
+from dpfl.engines.remote import Remote
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, FlatModel, refuse_batch_statistics
 from dpfl.models.build import built
@@ -56,7 +57,7 @@ class Host(Protocol):
     def nonce(self) -> str:
         """What they know the run by."""
 
-    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Engine:
+    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Remote:
         """For a model of `size` numbers; `ledgers` are for the server's own count."""
 
     def part(self, folder: RunFolder) -> None:
@@ -125,7 +126,7 @@ def prepare(
     sizes = held.sizes
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
     algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
-    algorithm = aggregation.of(algorithm, len(federation.sizes), host is not None)
+    algorithm = aggregation.of(algorithm, len(federation.sizes))
     if ledger and algorithm.unit == "none":
         raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
     folder = _place(algorithm, out, resume)
@@ -172,8 +173,11 @@ def prepare(
     accounts.check_kept(state.paid)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
     own = accounts.ledgers if algorithm.own_accounts else None
+    engine: Engine
+    adding = aggregation.adding(run, accounts.owners, algorithm)
     if host:
-        engine = host.engine(run, own, folder, flat.layout.size)
+        engine = remote = host.engine(run, own, folder, flat.layout.size)
+        adding = remote.add
     else:
         site = Site(
             run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, held),
@@ -189,7 +193,6 @@ def prepare(
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
-    adding = aggregation.adding(run, accounts.owners, algorithm)
     movement = Movement(engine.run, state, federation.names, public)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, movement.ask, recorder.validate, adding)
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)

@@ -20,6 +20,7 @@ from dpfl.planning.questions import PrivateMetric, with_questions
 from dpfl.privacy import Budget
 from dpfl.privacy.accountant import default_for, proving
 from dpfl.privacy.calibrate import MOST
+from dpfl.run.aggregation import Aggregation
 from dpfl.run.prepare import with_features
 
 Propose = Callable[[int], Proposal]
@@ -38,6 +39,8 @@ def proposed(
     entropy: str,
     unit: str | None,
     metric: PrivateMetric | None,
+    aggregation: Aggregation = Aggregation(),
+    keys: Sequence[str] = (),
 ) -> Propose:
     """Refused where the releases would depend on what nodes have not yet declared."""
     if algorithm.steps.asks_raw:
@@ -49,7 +52,7 @@ def proposed(
     algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
     federation = with_features(model, here)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
-    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, nodes)
+    algorithm = aggregation.of(algorithm.fitted(flat.layout).over(budget.rounds, nodes), nodes)
     algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
     if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
         algorithm = algorithm.secured()
@@ -59,7 +62,8 @@ def proposed(
     by = proving(accountant or default_for(release.event(nodes))).name if release else "none"
     rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
     each = algorithm.releases_in(1) if algorithm.schedule else 0
-    own = in_order(algorithm.before, partial(algorithm.spending, population=0), rounds, each) if algorithm.own_accounts else ()
+    spending = partial(algorithm.spending, population=nodes if algorithm.scale == "round" else 0)
+    own = in_order(algorithm.before, spending, rounds, each) if algorithm.own_accounts else ()
     if len(own) > MOST_KINDS:
         raise DpflError(
             f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has {len(own)}: lower algorithm.phases."
@@ -82,6 +86,8 @@ def proposed(
         noise=algorithm.noise,
         federation=tuple(names),
         events=own,
+        sums=algorithm.sums,
+        keys=tuple(keys) if algorithm.sums else (),
     )
 
 
@@ -102,7 +108,8 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     """Batches of b of n samples cost by n, which only the node knows before it joins."""
     if algorithm.clients.clip.adapts_to == "raw":
         raise DpflError("A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.")
-    if algorithm.own_accounts and (algorithm.event(2) != algorithm.event(3) or algorithm.of_size(2) is not algorithm):
+    by_size = algorithm.scale != "round" and algorithm.event(2) != algorithm.event(3)
+    if algorithm.own_accounts and (by_size or algorithm.of_size(2) is not algorithm):
         raise DpflError(
             f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
             "batches by a sampling_rate."

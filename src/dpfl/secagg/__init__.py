@@ -4,7 +4,7 @@
 """
 
 from dpfl.secagg.group import Group
-from dpfl.secagg.keys import session
+from dpfl.secagg.keys import check, present, session
 from dpfl.secagg.member import Member
 from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Repeat, Shown, Vote, Votes, Why
 from dpfl.secagg.sum import Sum
@@ -23,5 +23,7 @@ __all__ = [
     "Vote",
     "Votes",
     "Why",
+    "check",
+    "present",
     "session",
 ]

@@ -22,6 +22,17 @@ def _signed(group: Group, name: str, mask: bytes, envelope: bytes) -> bytes:
     return words("card", group.run, name, mask.hex(), envelope.hex())
 
 
+def check(group: Group, shown: Card) -> None:
+    """That a member signed these keys for this run, and something can be agreed with them."""
+    signed = _signed(group, shown.name, shown.mask, shown.envelope)
+    if not verified(group.identities.get(shown.name, ""), shown.signature, signed):
+        raise Refusal(
+            f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", Why.KEYS
+        )
+    for key in (shown.mask, shown.envelope):
+        agreed(X25519PrivateKey.generate(), shown.name, key)
+
+
 def present(group: Group, cards: Sequence[Card]) -> Group:
     """Those who showed keys, if they are members, each once, and enough."""
     names = [shown.name for shown in cards]
@@ -39,13 +50,9 @@ def session(group: Group, cards: Sequence[Card]) -> str:
     if sorted(card.name for card in cards) != list(group.names):
         raise Refusal("The keys that were shown are not those of the members, each once; start the run again.", Why.KEYS)
     for shown in cards:
-        signed = _signed(group, shown.name, shown.mask, shown.envelope)
-        if not verified(group.identities[shown.name], shown.signature, signed):
-            raise Refusal(
-                f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", Why.KEYS
-            )
-    agreed = {shown.name: [shown.mask.hex(), shown.envelope.hex()] for shown in cards}
-    keys = [word for name in group.names for word in (name, group.identities[name], *agreed[name])]
+        check(group, shown)
+    shown_by = {shown.name: [shown.mask.hex(), shown.envelope.hex()] for shown in cards}
+    keys = [word for name in group.names for word in (name, group.identities[name], *shown_by[name])]
     return hashlib.sha256(words("session", group.run, group.survivors, group.colluders, *keys)).hexdigest()
 
 

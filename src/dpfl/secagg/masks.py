@@ -16,6 +16,8 @@ from dpfl.secagg.messages import At
 SEED = 16
 """Bytes of a seed: what is shared out is short, and 2^128 guesses are out of reach."""
 
+DIGEST = 32
+
 Whole = np.ndarray[Any, np.dtype[Any]]
 """Unsigned numbers of 32 or 64 bits, added modulo 2^32 or 2^64."""
 

@@ -59,6 +59,11 @@ class Member:
         self._letters = {other.name: agreed(self._envelope, other.name, other.envelope) for other in others}
         self._group, self.session = group, found
 
+    @property
+    def size(self) -> int:
+        """How many sum together."""
+        return len(self._group.names)
+
     def expect(self, at: At) -> None:
         """Refuses a sum that nothing will be masked for; asked before anything is computed or paid for it."""
         if not self.session or at.session != self.session:
@@ -122,7 +127,8 @@ class Member:
         agreeing = 1 + sum(verified(identities[name], votes.signatures.get(name, b""), content) for name in others)
         if agreeing < self._group.threshold:
             raise Refusal(
-                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened.", Why.VOTES
+                f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened.",
+                Why.VOTES,
             )
         return self._opened(open)
 

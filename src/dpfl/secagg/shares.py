@@ -9,7 +9,7 @@ import shamirs
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpfl.secagg.masks import SEED, derived
+from dpfl.secagg.masks import DIGEST, SEED, derived
 from dpfl.secagg.messages import At
 
 PRIME = 2**128 + 51
@@ -68,5 +68,9 @@ def _cipher(agreed: bytes, at: At, sender: str, receiver: str) -> AESGCM:
 
 def added_bytes(members: int) -> int:
     """To and from one member in a sum where nobody is missing: envelopes both ways, a digest a seed, a share of every mask."""
-    envelope = members * SHARE + 16
-    return 2 * (members - 1) * envelope + members * (32 + SHARE)
+    return 2 * (members - 1) * envelope_bytes(members) + members * (DIGEST + SHARE)
+
+
+def envelope_bytes(members: int) -> int:
+    """A share of every seed of its sender, and the tag."""
+    return members * SHARE + 16

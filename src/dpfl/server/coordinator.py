@@ -18,6 +18,7 @@ from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.mean import Answered
 from dpfl.privacy.release import Upload
 from dpfl.privacy.surveys import AnySurvey, Mean
+from dpfl.secagg import Repeat
 from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
@@ -322,7 +323,11 @@ class Coordinator:
             self.lost.append(f"round {self.state.round + 1}: {len(good)} clients are left of {least}, so nothing was opened")
             return None
         sent = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
-        found, count = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
+        try:
+            found, count = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
+        except Repeat as why:
+            self.lost.append(f"round {self.state.round + 1}: {why}")
+            return None
         share = float(sum(self._weights[reply.client] for reply in good))
         found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
         if count is not None:

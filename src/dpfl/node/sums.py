@@ -1,0 +1,118 @@
+"""A node's part in secure sums: its keys, the sum under way, and what it answered, in memory alone.
+
+A node that was started again has nothing of it: it is missing until the next set-up, and can use no mask twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.node import sum_letters
+from dpfl.node.letters import Letter
+from dpfl.node.refusals import Bad, Reason
+from dpfl.node.sum_letters import Arrays, Words
+from dpfl.node.task import Task
+from dpfl.secagg import At, Group, Member, Opened, Refusal
+
+MOST_SESSIONS = 8
+"""Runs whose keys are held; the oldest go first, and are set up again if they go on."""
+
+
+@dataclass
+class Session:
+    member: Member
+    at: At | None = None
+    """The sum under way, or the last one."""
+    order: str = ""
+    """What the server knows that sum by."""
+    said: dict[str, bytes] = field(default_factory=dict)
+    """Answers of this sum, by the digest of the letter."""
+
+
+class Sums:
+    """By run; a set-up takes the place of the one before."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
+        self._name, self._key = name, key
+        self._sessions: dict[str, Session] = {}
+
+    def said(self, run: str, asked: str) -> bytes | None:
+        return self._sessions[run].said.get(asked) if run in self._sessions else None
+
+    def keep(self, run: str, asked: str, answer: bytes) -> None:
+        self._session(run).said[asked] = answer
+
+    def step(self, letter: Letter, group: Group) -> tuple[Words, Arrays]:
+        """Set-up, or an exchange after the numbers were sent."""
+        kind, run = letter.head["kind"], letter.head["run"]
+        with refusing():
+            if kind == "card":
+                return self._card(run, group), {}
+            if kind == "meet":
+                return self._meet(run, letter), {}
+            return self._answer(letter, self._session(run))
+
+    def _card(self, run: str, group: Group) -> Words:
+        """New keys for this run, signed; the sum under way, if there was one, is over for this node."""
+        member = Member(group, self._name, self._key)
+        self._sessions.pop(run, None)
+        self._sessions[run] = Session(member)
+        for oldest in list(self._sessions)[:-MOST_SESSIONS]:
+            del self._sessions[oldest]
+        return {"kind": "card", "card": sum_letters.card_to_words(member.card)}
+
+    def _meet(self, run: str, letter: Letter) -> Words:
+        member = self._session(run).member
+        member.meet(sum_letters.cards(letter.head["cards"]))
+        return {"kind": "met", "session": member.session}
+
+    def _answer(self, letter: Letter, session: Session) -> tuple[Words, Arrays]:
+        head, at, member = letter.head, session.at, session.member
+        if at is None or head["order"] != session.order:
+            raise Bad(Reason.SUM_OVER)
+        if head["kind"] == "votes":
+            return sum_letters.opened_to(member.open(sum_letters.votes_from_words(head["votes"], at)))
+        shown = sum_letters.shown_from(head["survivors"], letter.arrays, at, self._name, member.size)
+        answer = member.agree(shown)
+        if isinstance(answer, Opened):
+            return sum_letters.opened_to(answer)
+        return {"kind": "vote", "signature": answer.signature.hex()}, {}
+
+    def session(self, run: str) -> str:
+        """What it is known by, once keys were shown."""
+        found = self._sessions.get(run)
+        return found.member.session if found else ""
+
+    def expect(self, run: str, task: Task, model: np.ndarray) -> At:
+        """The sum that a task is for, before anything is paid; refused where nothing would be masked for it."""
+        member = self._session(run).member
+        at = sum_letters.at_of(task, member.session, model)
+        with refusing():
+            member.expect(at)
+        return at
+
+    def mask(self, run: str, order: str, at: At, numbers: np.ndarray) -> Arrays:
+        session = self._session(run)
+        with refusing():
+            masked = session.member.mask(at, numbers)
+        session.at, session.order, session.said = at, order, {}
+        return sum_letters.masked_arrays(masked)
+
+    def _session(self, run: str) -> Session:
+        if run not in self._sessions:
+            raise Bad(Reason.NO_KEYS)
+        return self._sessions[run]
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """A member's refusal, by the word for it."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Bad(Reason(refusal.why)) from None
