@@ -1,0 +1,117 @@
+"""Four nodes that sum together, without a network, and a server that says to each of them whatever it likes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl.keys import load_public, raw
+from dpfl.node import sum_letters, wire
+from dpfl.node.letters import Letter
+from dpfl.node.proposal import Proposal
+from dpfl.node.service import Service
+from dpfl.node.task import Summed, Task
+from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
+from dpfl.privacy.shared_noise import Shared
+from dpfl.secagg import At, Group, Masked, Shown, session
+from dpfl.secagg.shares import envelope_bytes
+from tests.node.loopback import OWNER, PROPOSAL, ROUNDS, RUN, SAMPLES, TASK, Asked, ask, new_node, vector, write_policy
+
+NAMES = ("a", "b", "c", "d")
+SHARED = Shared(3, 1)
+RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=SHARED)
+EVENT = RELEASE.event(SAMPLES)
+
+
+def task(name: str, round: int = 0, **changes: Any) -> Task:
+    given = replace(TASK, steps=1, samples=RELEASE, summed=Summed(1.0, 60.0, len(NAMES)))
+    return replace(given, round=round, client=NAMES.index(name), **changes)
+
+
+class Together:
+    """Every letter is one that the owner of the run signed; answers are read and nothing else is done with them."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.folder = folder
+        for place, name in enumerate(NAMES):
+            new_node(folder / name, first=SAMPLES * place, name=name)
+        self.keys = {name: load_public(folder / name / "node.pem.pub") for name in NAMES}
+        self.nodes: dict[str, Asked] = {}
+        for name in NAMES:
+            self.open(name, **changes)
+
+    def open(self, name: str, **changes: Any) -> Asked:
+        """Started (again)."""
+        if name in self.nodes:
+            self.nodes[name].service.close()
+        policy = write_policy(self.folder / name, **{"secure": {"members": self.keys}, "name": name, **changes})
+        self.nodes[name] = Asked(self.folder / name, Service.open(policy))
+        return self.nodes[name]
+
+    def proposal(self, name: str, **changes: Any) -> Proposal:
+        given = replace(PROPOSAL, federation=NAMES, noise="shared", sums=SHARED, keys=tuple(self.keys.values()))
+        return replace(given, client=NAMES.index(name), **{"events": ((EVENT, ROUNDS),), **changes})
+
+    def join(self, name: str, run: str = RUN, **changes: Any) -> bytes:
+        return ask("join", to=name, run=run, proposal=self.proposal(name, **changes).to_words())
+
+    def joined(self, run: str = RUN, **changes: Any) -> None:
+        for name in NAMES:
+            assert self.nodes[name](self.join(name, run, **changes)).head["kind"] == "joined"
+
+    def group(self, run: str = RUN, **changes: Any) -> Group:
+        together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
+        return Group(together, self.keys, SHARED.survivors, SHARED.colluders)
+
+    def cards(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up") -> list[dict[str, str]]:
+        return [self.nodes[name](ask("card", to=name, run=run, order=order)).head["card"] for name in names]
+
+    def set_up(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any) -> str:
+        cards = self.cards(names, run, order)
+        found = session(self.group(run, **changes).among(names), [sum_letters.card_from_words(card) for card in cards])
+        for name in names:
+            assert self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head["session"] == found
+        return found
+
+    def work(self, session: str, asked: Task, model: np.ndarray | None = None, run: str = RUN) -> bytes:
+        words, arrays = wire.task_to_words(asked), {"model": vector() if model is None else model}
+        name = NAMES[asked.client]
+        return ask("work", to=name, run=run, order=wire.order_of(asked, session), task=words, arrays=arrays)
+
+    def masked(self, session: str, name: str, round: int = 0, members: tuple[str, ...] = NAMES, **changes: Any) -> Masked:
+        asked = task(name, round, **changes)
+        answer = self.nodes[name](self.work(session, asked))
+        assert answer.head["kind"] == "masked", answer.head
+        return sum_letters.masked_from(answer.arrays, at(session, asked), name, members)
+
+    def survivors(self, session: str, to: str, names: tuple[str, ...], sent: dict[str, Masked], round: int = 0) -> bytes:
+        """The list that this node is shown, with what the others sent for it."""
+        blank = bytes(envelope_bytes(len(NAMES)))
+        envelopes = {name: sent[name].envelopes[to] if name in sent else blank for name in names if name != to}
+        shown = Shown(at(session, task(to, round)), names, envelopes)
+        words, arrays = sum_letters.shown_to(shown, len(NAMES))
+        return ask("survivors", to=to, order=wire.order_of(task(to, round), session), arrays=arrays, **words)
+
+    def votes(self, session: str, to: str, signatures: dict[str, str], round: int = 0) -> bytes:
+        return ask("votes", to=to, order=wire.order_of(task(to, round), session), votes=signatures)
+
+    def spent(self, name: str) -> dict[Any, int]:
+        with closing(Ledger.read(self.folder / name / "ledger" / f"{name}.sqlite")) as ledger:
+            return ledger.spent()
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.service.close()
+
+
+def at(session: str, asked: Task, model: np.ndarray | None = None) -> At:
+    return sum_letters.at_of(asked, session, vector() if model is None else model)
+
+
+def said(letter: Letter) -> str:
+    """What an answer is, in a word."""
+    return str(letter.head.get("reason", letter.head["kind"]))

@@ -1,0 +1,362 @@
+"""Nodes that sum together and a server that lies to them: refused by a fixed word in the log, or nothing comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.errors import DpflError
+from dpfl.keys import raw
+from dpfl.node import sum_letters, wire
+from dpfl.node.refusals import Reason
+from dpfl.privacy import Flat, Gaussian
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.whole_sums import WholeSum
+from dpfl.secagg import Group, Member, Repeat, Sum, Why
+from tests.node.loopback import RELEASE as ALONE
+from tests.node.loopback import ROUNDS, RUN, SIZE, ask, vector
+from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, at, said, task
+
+
+@pytest.fixture
+def together(tmp_path: Path) -> Iterator[Together]:
+    made = Together(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def begun(together: Together) -> tuple[Together, str]:
+    """A run that all four joined, and its session."""
+    together.joined()
+    return together, together.set_up()
+
+
+@pytest.fixture
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The numbers that nodes made, before any mask."""
+    made: list[np.ndarray] = []
+    numbers = WholeSum.numbers
+
+    def seen(self: WholeSum, *given: Any) -> np.ndarray:
+        made.append(numbers(self, *given))
+        return made[-1].copy()
+
+    monkeypatch.setattr(WholeSum, "numbers", seen)
+    return made
+
+
+def test_every_refusal_of_a_member_has_a_word_of_its_own() -> None:
+    assert {str(why) for why in Why} <= {str(reason) for reason in Reason}
+
+
+def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
+    """Every node has paid when its numbers leave; what is opened is the exact sum of those who sent theirs."""
+    together, session = begun
+    sent = {name: together.masked(session, name) for name in NAMES}
+    assert all(together.spent(name) == {EVENT: 1} for name in NAMES)
+    total = Sum(together.group(), at(session, task("a")), SIZE, 32)
+    for masked, own in zip(sent.values(), spied, strict=True):
+        assert (masked.numbers == own).mean() < 1e-3
+        total.take(masked)
+    for name, shown in total.shown().items():
+        answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
+        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+    assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
+    spied.clear()
+    three = ("a", "b", "d")
+    sent = {name: together.masked(session, name, 1) for name in three}
+    votes = {}
+    for name in three:
+        answer = together.nodes[name](together.survivors(session, name, three, sent, 1))
+        votes[name] = answer.head["signature"]
+    total = Sum(together.group(), at(session, task("a", 1)), SIZE, 32)
+    for masked in sent.values():
+        total.take(masked)
+    total.shown()
+    for name in three:
+        answer = together.nodes[name](together.votes(session, name, votes, 1))
+        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name, 1)), name))
+    assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
+
+
+OTHER = raw(Ed25519PrivateKey.generate().public_key())
+PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str], ...] = (
+    (lambda t: {}, {"secure": None}, "no-secure-sums"),
+    (lambda t: {}, {"secure": {"least_survivors": 4}}, "too-few-survivors"),
+    (lambda t: {"sums": Shared(3, 0)}, {}, "too-few-colluders"),
+    (lambda t: {}, {"secure": {"least_colluders": 2}}, "too-few-colluders"),
+    (lambda t: {"sums": Shared(3, 2)}, {}, "too-few-survivors"),
+    (lambda t: {"keys": (*list(t.keys.values())[:3], OTHER)}, {}, "unknown-member"),
+    (lambda t: {"keys": ()}, {}, "unknown-member"),
+    (lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), OTHER)}, {}, "unknown-member"),
+    (lambda t: {"federation": (*NAMES, "a"), "keys": (*t.keys.values(), t.keys["a"])}, {}, "bad-words"),
+    (lambda t: {"noise": "secure"}, {}, "bad-words"),
+    (lambda t: {"sums": None, "keys": ()}, {}, "bad-words"),
+    (lambda t: {"events": ()}, {}, "not-trusted"),
+)
+
+
+def test_a_run_that_is_not_as_the_owner_of_the_data_wants_it_is_not_joined(together: Together) -> None:
+    for changes, policy, reason in PROPOSED:
+        section = policy.get("secure", {})
+        node = together.open("b", secure=None if section is None else {"members": together.keys, **section})
+        assert node.refused(together.join("b", **changes(together))) == reason
+    assert together.spent("b") == {}
+    assert '"reason": "unknown-member"' in together.nodes["b"].log()
+
+
+def test_members_are_pinned_by_keys_each_of_its_own(together: Together) -> None:
+    own = together.keys
+    for members, sentence in (
+        ({**own, "b": own["a"]}, "have the same key"),
+        ({**own, "b": OTHER}, "not this node's own key"),
+        ({**own, "c": "no key"}, "secure.members.c is no public key"),
+        ({"a": own["a"]}, "at least 2"),
+    ):
+        with pytest.raises(DpflError, match=sentence):
+            together.open("b", secure={"members": members})
+    without = {name: f"{key} ecdsa-sha2-nistp384 AAAA" for name, key in own.items() if name != "b"}
+    assert said(together.open("b", secure={"members": without})(together.join("b"))) == "joined"
+
+
+def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
+    """A server that goes back to updates of single clients, or to sums on other terms than it said."""
+    together, session = begun
+    for changes, reason in (
+        ({"samples": ALONE, "summed": None}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=None)}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=Shared(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=Shared(3, 0))}, "unmasked"),
+        ({"summed": None}, "uncovered"),
+        ({"summed": replace(task("b").summed, clients=3)}, "bad-words"),
+        ({"summed": replace(task("b").summed, bound=1e20)}, "bad-words"),
+        ({"steps": 2}, "uncovered"),
+        ({"slope": True}, "uncovered"),
+        ({"raw": True}, "raw-values"),
+        ({"samples": replace(RELEASE, noise=Gaussian(0.5))}, "too-little-noise"),
+        ({"samples": replace(RELEASE, clip=Flat(3.0))}, "clip-too-large"),
+        ({"samples": replace(RELEASE, noise=Gaussian(1.1))}, "not-planned"),
+    ):
+        asked = task("b", **changes)
+        letter = together.work(session, asked) if asked.shares else together.work("", asked)
+        assert together.nodes["b"].refused(letter) == reason, changes
+    arrays = {"model": vector(), "correction": vector()}
+    plus = ask("work", order=f"0/train/{session[:32]}", task=wire.task_to_words(task("b")), arrays=arrays)
+    assert together.nodes["b"].refused(plus) == "bad-arrays"
+    assert together.spent("b") == {}
+    assert together.masked(session, "b").sender == "b"  # what was refused has changed nothing
+
+
+def test_in_a_plain_run_nobody_adds_a_share(together: Together) -> None:
+    changes = {"sums": None, "keys": (), "noise": "secure"}
+    together.joined(**changes)
+    node = together.nodes["b"]
+    assert node.refused(together.work("", task("b"))) == "unmasked"
+    assert node.refused(ask("card", to="b")) == "unmasked"
+    assert together.spent("b") == {}
+
+
+def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Together) -> None:
+    """A mean before the first round is no part of a sum: its noise is whole."""
+    mean = MeanSurvey(5.0, secure=True)
+    together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
+    letter = together.work("", task("b", steps=0, survey=mean, summed=None))
+    assert said(together.nodes["b"](letter)) == "reply"
+
+
+def test_members_who_were_proposed_different_runs_have_no_session(together: Together) -> None:
+    """The same names, keys and numbers, but one is told of more rounds: its keys are signed for another run."""
+    for name in NAMES:
+        together.nodes[name](together.join(name, **({"rounds": ROUNDS - 1} if name == "c" else {})))
+    cards = together.cards()
+    for name in NAMES:
+        assert together.nodes[name].refused(ask("meet", to=name, cards=cards)) == "bad-keys"
+
+
+def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together) -> None:
+    together.joined()
+    cards, node = together.cards(), together.nodes["b"]
+    stranger = Ed25519PrivateKey.generate()
+    group = together.group()
+    keys = {**group.identities, "d": raw(stranger.public_key())}
+    forged = sum_letters.card_to_words(Member(Group(group.run, keys, 3, 1), "d", stranger).card)
+    invented = {**forged, "name": "e"}
+    for shown, reason in (
+        ([*cards[:3], forged], "bad-keys"),
+        ([*cards, invented], "bad-keys"),
+        ([*cards[:3], {**cards[3], "mask": cards[2]["mask"]}], "bad-keys"),
+        ([*cards[:3], cards[2]], "bad-keys"),
+        ([cards[0], *cards[2:]], "bad-keys"),
+        (cards[:2], "too-few-survivors"),
+        ([*cards[:3], {**cards[3], "mask": "00"}], "bad-words"),
+        ([*cards[:3], {**cards[3], "more": ""}], "bad-words"),
+        ("cards", "bad-words"),
+    ):
+        assert node.refused(ask("meet", to="b", cards=shown)) == reason
+    assert node(ask("meet", to="b", cards=cards)).head["kind"] == "met"
+    assert node.refused(ask("meet", to="b", order="again", cards=cards)) == "bad-keys"
+
+
+def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
+    """The server tells two that all are there, and two that d is missing, each with what it needs to believe it. It has the
+    half of d's mask that is shared out, or the other, or neither: here two shares of three, and no vote too many."""
+    together, session = begun
+    sent = {name: together.masked(session, name) for name in NAMES}
+    for name in ("a", "b"):
+        assert said(together.nodes[name](together.survivors(session, name, NAMES, sent))) == "opened"
+        assert together.nodes[name].refused(together.survivors(session, name, ("a", "b", "c"), sent)) == "sum-over"
+    less = ("a", "b", "c")
+    vote = together.nodes["c"](together.survivors(session, "c", less, sent))
+    assert said(vote) == "vote"
+    assert together.nodes["c"].refused(together.survivors(session, "c", NAMES, sent)) == "other-survivors"
+    assert together.nodes["c"].refused(together.votes(session, "c", {"c": vote.head["signature"]})) == "too-few-votes"
+    assert together.nodes["a"].refused(together.votes(session, "a", {"c": vote.head["signature"]})) == "sum-over"
+    assert together.nodes["d"].refused(together.votes(session, "d", {})) == "bad-survivors"
+    assert '"reason": "other-survivors"' in together.nodes["c"].log()
+    assert '"reason": "too-few-votes"' in together.nodes["c"].log()
+
+
+def test_different_survivors_for_different_clients_are_not_opened(begun) -> None:
+    together, session = begun
+    sent = {name: together.masked(session, name) for name in NAMES}
+    lists = {"a": ("a", "b", "c"), "b": ("a", "b", "d"), "c": ("a", "b", "c"), "d": ("b", "c", "d")}
+    votes = {n: together.nodes[n](together.survivors(session, n, lists[n], sent)).head["signature"] for n in NAMES}
+    for name in NAMES:
+        assert together.nodes[name].refused(together.votes(session, name, votes)) == "too-few-votes"
+    for name, odd in (("b", {"a": "00"}), ("b", {"a": 5}), ("b", [])):
+        assert together.nodes[name].refused(together.votes(session, name, odd)) == "bad-words"
+
+
+def test_survivors_who_are_too_few_or_invented_or_without_the_node_are_refused(begun) -> None:
+    together, session = begun
+    sent = {name: together.masked(session, name) for name in NAMES}
+    node = together.nodes["b"]
+    for names, reason in (
+        (("a", "b"), "too-few-survivors"),
+        (("a", "b", "e"), "bad-survivors"),
+        (("a", "c", "d"), "bad-survivors"),
+    ):
+        assert node.refused(together.survivors(session, "b", names, sent)) == reason
+    letter = together.survivors(session, "b", NAMES, sent)
+    assert said(node(letter)) == "opened"
+    assert '"reason": "too-few-survivors"' in node.log()
+
+
+def test_a_round_is_not_replayed(begun) -> None:
+    """The same letter has the same answer, paid for once; another of the same order, or of an older round, has none."""
+    together, session = begun
+    node, letter = together.nodes["b"], together.work(session, task("b", 1))
+    first = node.service.answer(letter)
+    assert node.service.answer(letter) == first
+    assert together.spent("b") == {EVENT: 1}
+    assert node.refused(together.work(session, task("b", 1), vector(1))) == "order-changed"
+    assert node.refused(together.work(session, task("b", 0))) == "sum-over"
+    assert together.spent("b") == {EVENT: 1}
+    other = together.set_up(order="again")
+    assert node.refused(together.work(other, task("b", 0))) == "order-past"
+    assert node.refused(together.survivors(session, "b", NAMES, {}, 1)) == "sum-over"
+    assert together.spent("b") == {EVENT: 1}
+
+
+def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
+    together, session = begun
+    sent = {name: together.masked(session, name) for name in NAMES}
+    three, node = ("a", "b", "c"), together.nodes["a"]
+    letters = {name: together.survivors(session, name, three, sent) for name in three}
+    votes = {name: together.nodes[name](letter).head["signature"] for name, letter in letters.items()}
+    assert node.service.answer(letters["a"]) == node.service.answer(letters["a"])
+    last = together.votes(session, "a", votes)
+    opened = node.service.answer(last)
+    assert node.service.answer(last) == opened
+    card = ask("card", to="a", order="new")
+    assert node.service.answer(card) == node.service.answer(card)
+    assert node.refused(last) == "sum-over"
+
+
+@pytest.mark.parametrize("odd", ["clip", "noise", "model", "round"])
+def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: str) -> None:
+    """Fault if not: d is told of a thousandth of the clip, and so of the noise; the others count on its share. So for another
+    model, by which a server would tell d's update from the others'."""
+    together, session = begun
+    asked = {
+        "clip": task("d", samples=replace(RELEASE, clip=Flat(1e-3))),
+        "noise": task("d", samples=replace(RELEASE, noise=Gaussian(1.0), clip=Flat(0.5))),
+        "model": task("d"),
+        "round": task("d", 1),
+    }[odd]
+    model = vector(5) if odd == "model" else vector()
+    sent = {name: together.masked(session, name) for name in NAMES[:3]}
+    answer = together.nodes["d"](together.work(session, asked, model))
+    sent["d"] = sum_letters.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
+    total = Sum(together.group(), at(session, task("a")), SIZE, 32)
+    for masked in sent.values():
+        total.take(masked)
+    total.shown()
+    for name in NAMES[:3]:
+        answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
+        assert "d" not in answer.head["owners"]
+        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+    with pytest.raises(Repeat, match="A mask of d cannot be put together"):
+        total.total()
+
+
+def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) -> None:
+    """What it sent is sent again as it was; it opens nothing and adds to nothing until there are new keys, and pays anew."""
+    together, session = begun
+    letter = together.work(session, task("b"))
+    before = together.nodes["b"].service.answer(letter)
+    node = together.open("b")
+    assert node.service.answer(letter) == before
+    sent = {name: together.masked(session, name) for name in ("a", "c", "d")}
+    assert node.refused(together.survivors(session, "b", NAMES, sent)) == "no-keys"
+    assert node.refused(together.work(session, task("b", 1))) == "no-keys"
+    assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
+    assert together.spent("b") == {EVENT: 1}
+    again = together.set_up(order="again")
+    assert again != session
+    assert together.masked(again, "b").sender == "b"
+    assert together.spent("b") == {EVENT: 2}
+    assert node.refused(together.work(session, task("b", 1))) == "no-keys"
+
+
+def test_keys_come_before_numbers_and_few_runs_have_them_at_once(together: Together) -> None:
+    together.joined()
+    node = together.nodes["b"]
+    assert node.refused(together.work("", task("b"))) == "no-keys"
+    assert node.refused(together.work("0" * 64, task("b"))) == "no-keys"
+    card = ask("card", to="b")
+    assert said(node(card)) == "card"
+    assert node.refused(together.work("", task("b"))) == "no-keys"  # nobody else's are known
+    for number in range(8):
+        run = f"run{number}"
+        node(together.join("b", run))
+        node(ask("card", to="b", run=run))
+    assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
+    assert together.spent("b") == {}
+
+
+def test_what_no_budget_has_room_for_is_refused_before_it_is_masked(together: Together) -> None:
+    together.joined(epsilon=4.5)
+    session, node, made = together.set_up(epsilon=4.5), together.nodes["b"], 0
+    while (answer := said(node(together.work(session, task("b", made))))) == "masked":
+        made += 1
+    assert answer == "over-budget"
+    assert 0 < made < ROUNDS
+    assert together.spent("b") == {EVENT: made}
+
+
+def test_the_session_goes_by_all_that_was_proposed(together: Together) -> None:
+    run = together.group().run
+    for changes in ({"rounds": 3}, {"sums": replace(SHARED, survivors=4)}, {"epsilon": 1.0}, {"model": "linear"}):
+        assert together.group(**changes).run != run
+    assert together.group("another").run != run
+    assert together.proposal("a").together(RUN, "owner") == together.proposal("d").together(RUN, "owner")
+    assert together.proposal("a").together(RUN, "owner") != together.proposal("a").together(RUN, "another")
