@@ -8,7 +8,6 @@ import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,18 +283,16 @@ class Experiment(Section):
     ) -> Result:
         """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
         from dpfl.data.elsewhere import Elsewhere
-        from dpfl.keys import raw
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
         from dpfl.run.train import train
 
         out, source = out or new_path(self.algorithm.name), self._source(None)[0]
-        propose = partial(self.proposal, tuple(terms.nodes), [raw(key) for key in terms.nodes.values()])
+        proposal = self.proposal(tuple(terms.nodes), terms.public)
         if resume:
-            again = propose() if self.privacy.aggregation == "secure" else None
-            gathering = gather_again(post, terms, RunFolder.open(out), again)
+            gathering = gather_again(post, terms, RunFolder.open(out), proposal)
         else:
-            gathering = gather(post, secrets.token_hex(16), terms, propose())
+            gathering = gather(post, secrets.token_hex(16), terms, proposal)
         joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
         federation, said = (
             Elsewhere.of(source.train, source.test, joined, sizes, self.privacy.unit),

@@ -186,7 +186,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: 
     silent = {"node-1", "node-2"}
 
     def drop(name: str, head: Mapping[str, Any]) -> bool:
-        return name in silent and (head["kind"] == "work" and head["order"][0] != "0" or head["order"] == "greeting")
+        return name in silent and ((head["kind"] == "work" and head["order"][0] != "0") or head["order"] == "greeting")
 
     post.drop = drop  # type: ignore[method-assign]
     with pytest.raises(DpflError, match="2 of 4 nodes are there for a sum that 3 must be in"):

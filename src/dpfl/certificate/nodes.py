@@ -44,7 +44,7 @@ def _outcome(words: Mapping[str, Any], run: Mapping[str, Any], certificate: Cert
     made = sum(run["releases"].values())
     text = (
         f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, proven {words['proven']} of "
-        f"{words['limit']:g} in all ({words['accountant']}); {made} releases for this run"
+        f"{words['limit']:g} in all ({words['accountant']}), against {words['adversary']}; {made} releases for this run"
     )
     account = next((one for one in certificate.accounts if one.name == words["node"]), None) if certificate else None
     if account is None:

@@ -164,4 +164,4 @@ def statement(
     out.write_text(json.dumps(signed, indent=2))
     words = signed["statement"]
     guarantee = f"for one {words['unit']} ({words['neighbours']}), delta {words['delta']:g}, by {words['accountant']}"
-    print(f"{out}: epsilon {words['proven']} proven of {words['limit']:g} allowed, {guarantee}")
+    print(f"{out}: epsilon {words['proven']} proven of {words['limit']:g} allowed, {guarantee}, against {words['adversary']}")

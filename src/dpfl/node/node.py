@@ -340,10 +340,14 @@ class Node:
     def _debit(self, task: Task, name: str, event: Event, count: int) -> Callable[[], None]:
         """The owner's consent; what is returned writes it to the disk."""
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
-        entry, ledgers = f"{self.site.run}/{name}{fresh}", self.site.ledgers
+        entry, ledgers = self._entry(task, f"{name}{fresh}"), self.site.ledgers
         assert ledgers is not None
         ledger = self.ledger(task.client)
         return ledger.begin(self.site.run, entry, event, count, ledgers.limit, task.horizon, ledgers.shares)
+
+    def _entry(self, task: Task, name: str) -> str:
+        """What the ledger knows a release by; of a share of the noise it says with how many others it is enough."""
+        return "/".join((self.site.run, task.shares.mark, name) if task.shares else (self.site.run, name))
 
     def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
@@ -358,7 +362,7 @@ class Node:
         """Numbers for a secure sum that are made again have new noise and are paid for again: once they are in two sums over
         different clients, the difference shows whoever is in one of them with a share of the noise only."""
         ledger, again = self.ledger(task.client), 0
-        while ledger.paid_for(f"{self.site.run}/{name}{f'/{again}' * bool(again)}"):
+        while ledger.paid_for(self._entry(task, f"{name}{f'/{again}' * bool(again)}")):
             again += 1
         return f"{name}/{again}" if again else name
 

@@ -16,15 +16,16 @@ from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import Spent, decode, encode
 from dpfl.privacy.limit import Limit, Share
 from dpfl.privacy.plans import bound
+from dpfl.privacy.shared_noise import least_shared
 from dpfl.privacy.statement import figure
 
 FORMAT = 1
+EVERYBODY = "the server, other clients and the public, who may see all that left this node"
 
 
 def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) -> dict[str, Any]:
     """Of all that the ledger holds, and of one run, where one is named. `proven` is for what was fixed beforehand."""
-    spent, of_run = ledger.spent(), ledger.spent_of(Share(limit, run=run)) if run else {}
-    by = accountant(limit.accountant)
+    spent, by = ledger.spent(), accountant(limit.accountant)
     used, ceiling = by.epsilon(spent, limit.delta), limit.epsilon if _held(ledger, limit) else math.inf
     tail = ledger.tail
     words = {
@@ -39,12 +40,19 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "proven": figure(max(used, min(by.epsilon(bound(ledger), limit.delta), ceiling))),
         "spent": figure(used),
         "releases": _lines(spent),
-        "run": {"id": run, "spent": figure(by.epsilon(of_run, limit.delta)), "releases": _lines(of_run)} if run else None,
+        "adversary": _adversary(ledger),
+        "run": _part(ledger, limit, run) if run else None,
         "ledger": {"rows": tail.links, "seal": tail.seal},
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": importlib.metadata.version("dpfl"),
     }
     return {"statement": words, "signature": sign(words, key)}
+
+
+def _part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
+    spent = ledger.spent_of(Share(limit, run=run))
+    used = figure(accountant(limit.accountant).epsilon(spent, limit.delta))
+    return {"id": run, "spent": used, "releases": _lines(spent), "adversary": _adversary(ledger, run)}
 
 
 def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
@@ -59,9 +67,18 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
         spent = {decode(line): int(count) for line, count in part["releases"].items()}
         if figure(by.epsilon(spent, words["delta"])) != part["spent"]:
             raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
+    if not all(isinstance(part["adversary"], str) for part in (words, words["run"] or words)):
+        raise DpflError(f"The statement of {words['node']!r} does not say against whom it holds.")
     if _number(words["proven"]) < _number(words["spent"]):
         raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
     return words
+
+
+def _adversary(ledger: Ledger, run: str = "") -> str:
+    """Against whom all that was released holds, or all for one run: who sees it, or only sums that it is in."""
+    names = [release for of, release, *_ in ledger.debits() if run in ("", of)]
+    shared = least_shared(name.split("/")[1] for name in names if "/" in name)
+    return shared.adversary if shared else EVERYBODY
 
 
 def _number(figure: Any) -> float:

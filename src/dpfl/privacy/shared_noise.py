@@ -6,6 +6,8 @@ The law of the sum and its proof are in docs/privacy.md (noise shared by clients
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpfl.errors import DpflError
@@ -14,6 +16,7 @@ LEAST_STEPS = 16.0
 """A share's deviation in steps of the grid, at least. By `log_total_variation` a sum of 100 shares is then the rounding of one
 normal number to 1e-540: nothing that can be added to a delta, for any number of coordinates and releases.
 """
+_MARK = re.compile(r"shared (\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,28 @@ class Shared:
         """Shares in a sum that the server cannot subtract, at least."""
         return self.survivors - self.colluders
 
+    @property
+    def adversary(self) -> str:
+        """Whom the noise is enough against."""
+        seen = f"who see sums over at least {self.survivors} clients only"
+        if not self.colluders:
+            return f"the server and the public, {seen}; not a client, which can subtract its own share of the noise"
+        return f"the server, the public and up to {self.colluders} clients together, {seen}"
+
+    @property
+    def mark(self) -> str:
+        """By which a ledger knows what has a share of the noise only."""
+        return f"shared {self.survivors}-{self.colluders}"
+
     def share(self, deviation: float) -> float:
         """The deviation of one client's share, such that the unknown shares together have `deviation`."""
         return deviation / math.sqrt(self.unknown)
+
+
+def least_shared(marked: Iterable[str]) -> Shared | None:
+    """What must hold for all releases of these marks; None where each had all of its noise."""
+    found = [tuple(map(int, match.groups())) for mark in set(marked) if (match := _MARK.fullmatch(mark))]
+    return Shared(*(min(numbers) for numbers in zip(*found, strict=True))) if found else None
 
 
 def log_total_variation(steps: float, shares: int) -> float:

@@ -31,9 +31,6 @@ ADVERSARY = {
     "round": "other clients and the public, who see the models; the server is trusted with single updates",
     "shared": "any one other client, which can subtract its own share of the noise, and the public; the server, which knows "
     "who was drawn and what noise it adds for missing shares, is trusted",
-    "sums": "the server, the public and up to {t} clients together, who see sums over at least {m} clients only",
-    "sums alone": "the server and the public, who see sums over at least {m} clients only; not a client, which can subtract "
-    "its own share of the noise",
     "none": "nobody is kept out",
 }
 
@@ -249,7 +246,7 @@ class Accounts:
     def _adversary(self) -> str:
         if (sums := self.algorithm.sums) is None:
             return ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale]
-        return (ADVERSARY["sums"] if sums.colluders else ADVERSARY["sums alone"]).format(t=sums.colluders, m=sums.survivors)
+        return sums.adversary
 
     @property
     def _neighbours(self) -> str:

@@ -38,6 +38,11 @@ class Terms:
     joining: float = 120.0
     least: int = 1
 
+    @property
+    def public(self) -> list[str]:
+        """The nodes' keys, in the order of their names, as words."""
+        return [raw(key) for key in self.nodes.values()]
+
 
 @dataclass(frozen=True)
 class Gathering:
@@ -106,11 +111,11 @@ def group_of(nonce: str, terms: Terms, proposal: Propose) -> Group | None:
     said = proposal(0)
     if said.sums is None:
         return None
-    identities = {name: raw(key) for name, key in terms.nodes.items()}
+    identities = dict(zip(terms.nodes, terms.public, strict=True))
     return Group(said.together(nonce, raw(terms.key.public_key())), identities, said.sums.survivors, said.sums.colluders)
 
 
-def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose | None) -> Gathering:
+def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose) -> Gathering:
     """Of a run that goes on: those that joined before; who is away may come back. Those who sum together by the `proposal`
     agree on new keys."""
     nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
@@ -126,7 +131,7 @@ def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose 
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
     away = {name: ABSENT for name in terms.nodes if name not in told}
     correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
-    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal) if proposal else None)
+    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal))
 
 
 def _size(answer: Letter | Fault | None) -> int | str:
