@@ -17,8 +17,8 @@ from dpfl.privacy.clip import ShareOfMean, adapted
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.mean import Answered
 from dpfl.privacy.release import Upload
+from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import AnySurvey, Mean
-from dpfl.secagg import Repeat
 from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
@@ -28,7 +28,7 @@ from dpfl.server.kept import Kept
 from dpfl.server.schedules import followed, own_of
 from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
 from dpfl.server.steps import Seen, Situation, chosen
-from dpfl.server.summing import Add, AnswerSum, RoundSum, plain
+from dpfl.server.summing import Add, AnswerSum, RoundSum, opened, plain
 from dpfl.server.weights import found
 
 
@@ -213,14 +213,11 @@ class Coordinator:
         if self.algorithm.sums is None:
             answers = {client: torch.from_numpy(said) for client, said in self._answers(survey, clients).items()}
             return Answered.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
-        sums, least = AnswerSum(survey, self.algorithm.sums, width, sizes), self.algorithm.sums.survivors
-        if len(clients) < least:
+        sums, round = AnswerSum(survey, self.algorithm.sums, width, sizes), self.state.round
+        if len(clients) < sums.shared.survivors or not (replies := self._asked(survey, clients, sums)):
             return None
-        replies = self._asked(survey, clients, sums)
         sent = {reply.client: reply.numbers for reply in replies if reply.numbers is not None and not sums.fault(reply)}
-        if replies and len(sent) < least:
-            self.lost.append(f"{self._when(survey)}: {len(sent)} clients answered of {least}, so nothing was opened")
-        return sums.answered(sent, self._add, self.state.round) if len(sent) >= least else None
+        return opened(sent, sums.shared, lambda: sums.answered(sent, self._add, round), self._when(survey), self.lost)
 
     def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {reply.client: reply.raw["answer"] for reply in self._asked(survey, clients) if reply.raw is not None}
@@ -298,9 +295,9 @@ class Coordinator:
         self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
         size = self.federated.layout.size
         if self.algorithm.sums:
-            if (opened := self._opened(good)) is None:
+            if (stepped := self._opened(good, self.algorithm.sums)) is None:
                 return
-            update = opened
+            update = stepped
         elif self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             inside = sum(reply.inside for reply in good)
@@ -317,17 +314,13 @@ class Coordinator:
         if self.algorithm.scale != "round":
             self._learn(good, sent)
 
-    def _opened(self, good: Sequence[Reply]) -> Tensor | None:
-        """The mean update from a sum of whole numbers; None where too few are left: it was paid for, and moves nothing."""
-        if self.algorithm.sums and len(good) < (least := self.algorithm.sums.survivors):
-            self.lost.append(f"round {self.state.round + 1}: {len(good)} clients are left of {least}, so nothing was opened")
+    def _opened(self, good: Sequence[Reply], shared: Shared) -> Tensor | None:
+        """The mean update from a sum of whole numbers, if it is opened; else the round was paid for, and moves nothing."""
+        sent, round = {reply.client: reply.numbers for reply in good if reply.numbers is not None}, self.state.round
+        update = partial(self._sum.update, sent, self._add, round, self.federated.layout)
+        if (total := opened(sent, shared, update, f"round {round + 1}", self.lost)) is None:
             return None
-        sent = {reply.client: reply.numbers for reply in good if reply.numbers is not None}
-        try:
-            found, count = self._sum.update(sent, self._add, self.state.round, self.federated.layout)
-        except Repeat as why:
-            self.lost.append(f"round {self.state.round + 1}: {why}")
-            return None
+        found, count = total
         share = float(sum(self._weights[reply.client] for reply in good))
         found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
         if count is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,12 +18,13 @@ from dpfl.privacy.mean import Answered
 from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import Mean, answers_of
 from dpfl.privacy.whole_sums import Whole, WholeSum
-from dpfl.secagg import At, Group, Member, Opened, Sum
+from dpfl.secagg import At, Group, Member, Opened, Repeat, Sum
 from dpfl.secagg.shares import added_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
 Add = Callable[[int, Mapping[int, Whole]], Whole]
 """The round and the numbers of those who answered to their sum: plain, or by the protocol."""
 
@@ -67,6 +68,17 @@ class Masked:
             for name in sum.survivors:
                 sum.open(self._members[name].open(votes))
         return sum.total()
+
+
+def opened(sent: Mapping[int, Whole], shared: Shared, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
+    """What the sum gives; None where too few are left, or it could not be opened, which is said."""
+    try:
+        if len(sent) < shared.survivors:
+            raise Repeat(f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened")
+        return summed()
+    except Repeat as why:
+        lost.append(f"{when}: {why}")
+        return None
 
 
 @dataclass(frozen=True)
