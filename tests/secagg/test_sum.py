@@ -65,7 +65,7 @@ def test_masked_numbers_are_uniform_and_new_in_every_round_and_attempt(runs):
     values, round = {name: np.zeros(40_000, np.uint32) for name in of.names}, next(ROUNDS)
     sent = [members[of.names[0]].mask(at(members, round, attempt), values[of.names[0]]).numbers for attempt in range(3)]
     for difference in (sent[0], sent[1], sent[1] - sent[0], sent[2] - sent[1]):
-        assert chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-4
+        assert chisquare(np.bincount(difference.view(np.uint8), minlength=256)).pvalue > 1e-9
 
 
 def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
@@ -83,7 +83,7 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
         for colluder in colluders:
             add_known(known[name], members[colluder], here, name, colluder)
         rest = known[name] - values[name]
-        assert chisquare(np.bincount(rest.view(np.uint8), minlength=256)).pvalue > 1e-4
+        assert chisquare(np.bincount(rest.view(np.uint8), minlength=256)).pvalue > 1e-9
     assert np.array_equal(known[one] + known[other], values[one] + values[other])
 
 
