@@ -25,15 +25,10 @@ def test_the_page_has_the_table_as_the_script_makes_it() -> None:
     assert results_table.written(text, results_table.section()) == text, "run python scripts/results_table.py"
 
 
-def test_every_verdict_is_of_a_table_that_is_there_and_was_run(known: dict[str, Table]) -> None:
-    for name in verdicts()["table"]:
-        state = state_of(known[name])
-        assert state.done or state.earlier, name
-
-
-def test_a_verdict_with_figures_of_one_seed_says_so(known: dict[str, Table]) -> None:
+def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(known: dict[str, Table]) -> None:
     for name, verdict in verdicts()["table"].items():
         state = state_of(known[name])
+        assert state.done or state.earlier, name
         if state.models and any(char.isdigit() for char in verdict):
             assert "seed" in verdict, name
             assert all(f"`{model}`" in verdict for model in state.models), name
