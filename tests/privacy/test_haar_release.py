@@ -13,6 +13,7 @@ from dpfl.privacy.clip import MARGIN, clip_vector
 from dpfl.privacy.haar import whole
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.noise import Planned
+from dpfl.privacy.shared_noise import Shared
 
 M = 64
 
@@ -102,3 +103,12 @@ def test_bad_numbers_are_refused(bad: float) -> None:
         HaarClip(bad)
     with pytest.raises(DpflError, match="bounds"):
         HaarClip(1.0, "everything")
+
+
+@pytest.mark.parametrize(("lemma", "portion"), [(False, None), (False, 10.0), (True, None), (True, 0.5)])
+def test_in_a_secure_sum_the_noise_is_what_is_counted_whatever_portion_is_stated(lemma: bool, portion: float | None):
+    """Fault: all of the stated noise was added, so that a portion of ten counted as ten times what was there."""
+    noise = HaarNoise(0.1, lemma=lemma, portion=portion)
+    made = Release(All(), HaarClip(2.0), noise, sums=Shared(8, 1)).fitted([M])
+    assert made.whole_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(made.multiplier * 2.0)
+    assert made.added == made.whole_sum(1.0, 10).share

@@ -222,7 +222,7 @@ class Release:
     def whole_sum(self, bound: float, clients: int) -> WholeSum:
         """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
         assert self.sums is not None
-        return WholeSum(self.sums.share(self.deviation()), bound, clients)
+        return WholeSum(self.added, bound, clients)
 
     def outward(self, vector: Tensor) -> Tensor:
         """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
@@ -249,9 +249,8 @@ class Release:
     @property
     def added(self) -> float:
         """The deviation of the noise that is added in one place."""
-        if self.sums:
-            return self.sums.share(self.deviation())
-        return self.deviation() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
+        whole = self.deviation() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
+        return self.sums.share(whole) if self.sums else whole
 
     def energy(self, size: int) -> float:
         """E |noise|^2 of a sum of this size, in units of deviation^2."""
