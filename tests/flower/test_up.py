@@ -1,29 +1,44 @@
-"""A whole federation of real processes: the same events and the same model as in one program."""
+"""A whole federation of real processes: the events, sums and model of one program; a server that lies, and what it is told."""
 
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.torch import load_file
 
 from dpfl.experiment import parse
-from dpfl.flower.server import Listed, carried
-from dpfl.flower.up import laid_out, refuse_ended, running
-from dpfl.keys import load_private
+from dpfl.keys import raw
+from dpfl.node import sum_letters, wire
+from dpfl.node.node import Node
+from dpfl.node.proposal import Proposal
+from dpfl.node.task import Reply
 from dpfl.privacy import Ledger
-from dpfl.run.nodes import MOST_ANSWER, Terms
+from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.shared_noise import Shared
+from dpfl.run.nodes import gather
+from dpfl.secagg import At, Masked, Shown
+from tests.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
 
-BASE = {
-    "seed": 5,
-    "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
-    "model": {"name": "mlp", "hidden": 8},
-    "algorithm": {"name": "fedavg-dp", "tau": 2, "sampling_rate": 0.01},
-    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 2},
-    "privacy": {"entropy": "keyed", "accountant": "rdp"},
-}
+pytestmark = pytest.mark.xdist_group("up")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as until:
+        patch.setenv("DPFL_TEST_KEYED_SEED", "5")
+        patch.setenv("OMP_NUM_THREADS", "1")
+        made = Whole(tmp_path_factory.mktemp("whole") / "up", until)
+        yield made
+        until.close()
+        assert all(process.returncode == 0 for process in made.processes.values())
 
 
 def spent(folder: Path) -> list[dict]:
@@ -35,26 +50,114 @@ def spent(folder: Path) -> list[dict]:
     return found
 
 
-def test_the_same_run_over_real_nodes(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "5")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    experiment, folder = parse(BASE), tmp_path / "up"
-    limits = {"epsilon": 8.0, "delta": 1e-5, "accountant": "rdp"}
-    allow, tell = {"systems": ["fedavg-dp"], "models": ["mlp"]}, {"size": "exact", "entropy": "keyed", "secure": False}
-    address, lines = laid_out(folder, experiment.dealt(3), limits, allow, tell)
-    nodes = {name: Listed.parse(name, line) for name, line in lines.items()}
-    with running(folder, lines) as processes:
-        local = experiment.run(tmp_path / "local", workers=1)
-        refuse_ended(folder, processes, 0.0)
-        terms = Terms(load_private(folder / "server" / "owner.pem"), {name: node.letters for name, node in nodes.items()})
-        with carried(folder / "server", address, nodes, MOST_ANSWER) as post:
-            remote = experiment.serve(post, terms, tmp_path / "remote")
-    assert all(process.returncode == 0 for process in processes.values())
+def test_the_same_runs_over_real_nodes(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First with updates; then with secure sums, where a node gets no order in the second round, and another falls silent in
+    the third when it has sent its numbers: the same sums, to the last bit."""
+    local = parse(BASE).run(tmp_path / "local", workers=1)
+    remote = parse(BASE).serve(whole.post(), whole.terms, tmp_path / "remote")
     assert remote.rounds == local.rounds == 2
     assert not remote.lost
-    assert spent(folder / "nodes") == spent(tmp_path / "local") == spent(tmp_path / "remote")
+    assert spent(whole.folder / "nodes") == spent(tmp_path / "local") == spent(tmp_path / "remote")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("local", "remote"))
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
-    secrets = [path for path in folder.rglob("*") if path.suffix in (".pem", ".key", ".secret") and path.is_file()]
+    _secure(whole, tmp_path, monkeypatch)
+    secrets = [path for path in whole.folder.rglob("*") if path.suffix in (".pem", ".key", ".secret") and path.is_file()]
     assert len(secrets) >= 8
     assert all(os.stat(path).st_mode & 0o077 == 0 for path in secrets)
+
+
+def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = {"privacy": SECURE["privacy"] | {"ledger": str(tmp_path / "local" / "ledger")}}
+    with monkeypatch.context() as patch:
+        work = Node.work
+        gone = lambda task: (task.client, task.round) == (1, 1)  # noqa: E731
+        patch.setattr(Node, "work", lambda self, task, *more: Reply(1, failed="") if gone(task) else work(self, task, *more))
+        local = parse(SECURE | ledger).run(tmp_path / "simulated", workers=1)
+    post = Spoiled(whole.post(), whole.terms, {("node-1", "work", "1"), ("node-2", "survivors", "2")})
+    remote = parse(SECURE).serve(post, whole.terms, tmp_path / "secure")
+    assert remote.rounds == local.rounds == 3
+    assert len(remote.lost) == len(local.lost) == 1
+    assert spent(whole.folder / "nodes") == spent(tmp_path / "local")
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("simulated", "secure"))
+    assert all((one[name] == other[name]).all() for name in one)
+    assert "who see sums over at least 2 clients only" in remote.privacy.adversary == local.privacy.adversary
+
+
+def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
+    """Members that it invents, updates by themselves, a round again, both halves of a mask, other survivors for others: every
+    node refuses by a fixed word, which is in its log, and pays for what it sent and for nothing else."""
+    before, propose = spent(whole.folder / "nodes"), parse(SECURE).proposal(NODES, whole.terms.public)
+    liar = Liar(gather(whole.post(), "0123456789abcdef", whole.terms, propose).correspondence)
+    _proposes(liar, propose(0), whole.terms.public)
+    here = _sets_up(liar)
+    sent = _sums(liar, here)
+    _opens(liar, here, sent)
+    liar.mail.post.close()
+    paid = [sum(now.values()) - sum(old.values()) for now, old in zip(spent(whole.folder / "nodes"), before, strict=True)]
+    assert paid == [1, 1, 1]
+    log = "".join((whole.folder / "nodes" / name / "node.log").read_text() for name in NODES)
+    for reason in ("unknown-member", "bad-keys", "unmasked", "order-changed", "sum-over", "other-survivors", "too-few-votes"):
+        assert f'"reason": "{reason}"' in log
+
+
+def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
+    stranger = raw(Ed25519PrivateKey.generate().public_key())
+    proposed = {
+        "invented": replace(proposal, federation=(*NODES, "node-3"), keys=(*keys, stranger)),
+        "swapped": replace(proposal, keys=tuple(reversed(keys))),
+        "few": replace(proposal, sums=Shared(1)),
+        "0123456789abcdef": replace(proposal, rounds=2),
+    }
+    letters = [
+        ("node-0", replace(liar.mail, run=run).letter("node-0", "join", "join", {"proposal": one.to_words()}))
+        for run, one in proposed.items()
+    ]
+    early = liar.work(liar.task("node-1"), "0" * 64)
+    refusals = ["unknown-member", "unknown-member", "too-few-survivors", "wrong-run", "no-keys"]
+    assert liar.told(*letters, early) == refusals
+
+
+def _sets_up(liar: Liar) -> str:
+    assert liar.told(*(liar.letter(name, "card", "set-up", {}) for name in NODES)) == ["card"] * 3
+    cards = [answer.head["card"] for answer in liar.answers]
+    forged = [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}]
+    alone = replace(liar.system.samples, sums=None, noise=SecureGaussian(0.8))
+    by_itself = liar.work(liar.task("node-2", samples=alone, summed=None), "")
+    wrong = [liar.letter(name, "meet", "forged", {"cards": forged}) for name in NODES[:2]]
+    assert liar.told(*wrong, by_itself) == ["bad-keys", "bad-keys", "unmasked"]
+    assert liar.told(*(liar.letter(name, "meet", "set-up", {"cards": cards}) for name in NODES)) == ["met"] * 3
+    return str(liar.answers[0].head["session"])
+
+
+def _sums(liar: Liar, here: str) -> dict[str, Masked]:
+    orders = [liar.work(liar.task(name, 1), here) for name in NODES]
+    assert liar.told(*orders) == ["masked"] * 3
+    first = [answer.arrays for answer in liar.answers]
+    changed, older = liar.work(liar.task("node-2", 1), here, model=0.1), liar.work(liar.task("node-2", 0), here)
+    bare = liar.work(liar.task("node-1", 2, summed=None), here)
+    assert liar.told(*orders, changed, older, bare) == [*["masked"] * 3, "order-changed", "sum-over", "uncovered"]
+    again = [answer.arrays for answer in liar.answers]
+    assert all((one["numbers"] == other["numbers"]).all() for one, other in zip(first, again, strict=False))
+    return {name: sum_letters.masked_from(one, _at(liar, here), name, NODES) for name, one in zip(NODES, first, strict=True)}
+
+
+def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
+    order = wire.order_of(liar.task("node-0", 1), here)
+
+    def shown(to: str, *names: str) -> tuple[str, bytes]:
+        envelopes = {name: sent[name].envelopes[to] for name in names if name != to}
+        return liar.letter(to, "survivors", order, *sum_letters.shown_to(Shown(_at(liar, here), names, envelopes), 3))
+
+    few = [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")]
+    assert liar.told(*few) == ["too-few-survivors", "bad-survivors"]
+    lists = shown("node-0", *NODES), shown("node-1", *NODES[:2]), shown("node-2", *NODES[1:])
+    assert liar.told(*lists) == ["opened", "vote", "vote"]
+    votes = {"votes": {name: liar.answers[NODES.index(name)].head["signature"] for name in NODES[1:]}}
+    second = [shown("node-0", *NODES[:2]), shown("node-1", *NODES)]
+    asked = [liar.letter(name, "votes", order, votes) for name in NODES]
+    refusals = ["sum-over", "other-survivors", "sum-over", "too-few-votes", "too-few-votes"]
+    assert liar.told(*second, *asked) == refusals
+
+
+def _at(liar: Liar, here: str) -> At:
+    return sum_letters.at_of(liar.task("node-0", 1), here, np.zeros(liar.size, np.float32))

@@ -108,7 +108,7 @@ class Secure(_Section):
 
     members: dict[str, str] = Field(min_length=2, max_length=MOST)
     """The public key of each, as its owner gave it: whoever can put a key here can look into the sums."""
-    least_survivors: int = Field(default=FEWEST, ge=FEWEST, le=MOST)
+    least_survivors: int = Field(default=FEWEST, ge=2, le=MOST)
     least_colluders: int = Field(default=1, ge=0, lt=MOST)
 
 

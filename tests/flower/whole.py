@@ -1,0 +1,119 @@
+"""A federation of real processes, and servers that spoil letters or sign what they like."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl import algorithms
+from dpfl.engines.correspondence import Correspondence
+from dpfl.engines.post import Delivery
+from dpfl.experiment import parse
+from dpfl.flower.post import FlowerPost
+from dpfl.flower.processes import register, superlink
+from dpfl.flower.server import Listed, ServerKeys
+from dpfl.flower.up import laid_out, refuse_ended, running
+from dpfl.keys import load_private
+from dpfl.node import letters, wire
+from dpfl.node.letters import Letter
+from dpfl.node.task import Summed, Task
+from dpfl.privacy.shared_noise import Shared
+from dpfl.run.nodes import MOST_ANSWER, Terms
+
+NODES = ("node-0", "node-1", "node-2")
+BASE: dict[str, Any] = {
+    "seed": 5,
+    "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
+    "model": {"name": "mlp", "hidden": 8},
+    "algorithm": {"name": "fedavg-dp", "tau": 2, "sampling_rate": 0.01, "noise_multiplier": 0.8},
+    "budget": {"epsilon": 20.0, "delta": 1e-5, "rounds": 2},
+    "privacy": {"entropy": "keyed", "accountant": "rdp"},
+}
+SECURE = BASE | {
+    "algorithm": BASE["algorithm"] | {"tau": 1},
+    "privacy": BASE["privacy"] | {"aggregation": "secure", "survivors": 2},
+    "budget": BASE["budget"] | {"rounds": 3},
+}
+
+
+class Whole:
+    """A SuperLink and three nodes; every run has a post of its own."""
+
+    def __init__(self, folder: Path, until: ExitStack) -> None:
+        self.folder, dealt = folder, parse(BASE).dealt(3)
+        limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
+        allow, tell = {"systems": ["fedavg-dp"], "models": ["mlp"]}, {"size": "exact", "entropy": "keyed", "secure": False}
+        address, lines = laid_out(folder, dealt, limits, allow, tell, {"least_survivors": 2, "least_colluders": 0})
+        self.processes = until.enter_context(running(folder, lines))
+        self.keys, (host, _, port) = ServerKeys(folder / "server"), address.rpartition(":")
+        self.link = until.enter_context(superlink(folder / "server", host, int(port), self.keys))
+        nodes = {name: Listed.parse(name, line) for name, line in lines.items()}
+        for name, node in nodes.items():
+            register(self.link.address, self.keys.authority, node.carrier, name)
+        self.terms = Terms(load_private(folder / "server" / "owner.pem"), {name: one.letters for name, one in nodes.items()})
+
+    def post(self) -> FlowerPost:
+        refuse_ended(self.folder, self.processes, 0.0)
+        return FlowerPost(self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER)
+
+
+class Spoiled:
+    """A post that spoils the answers to some letters, and does not carry those letters: by node, kind and round."""
+
+    def __init__(self, post: FlowerPost, terms: Terms, spoiled: set[tuple[str, str, str]]) -> None:
+        self._post, self._spoiled, self._key = post, spoiled, terms.key.public_key()
+        self._back: list[Delivery] = []
+        self.nodes, self.close = post.nodes, post.close
+
+    def send(self, address: str, letter: bytes) -> str:
+        head = letters.read(letter, self._key, MOST_ANSWER).head
+        if (head["to"], head["kind"], head["order"].split("/")[0]) not in self._spoiled:
+            return self._post.send(address, letter)
+        self._back.append(Delivery(address, head["to"], b"spoiled"))
+        return str(head["to"])
+
+    def receive(self, seconds: float) -> list[Delivery]:
+        back, self._back = self._back, []
+        return back or self._post.receive(seconds)
+
+
+class Liar:
+    """A server that signs what it likes, to one node or to all; says what each answered, in a word."""
+
+    size = 784 * 8 + 8 + 8 * 10 + 10
+
+    def __init__(self, mail: Correspondence) -> None:
+        self.mail = mail
+        self.answers: list[Letter] = []
+        self.system = algorithms.from_name(**SECURE["algorithm"]).summed(Shared(2))
+
+    def task(self, name: str, round: int = 0, **changes: Any) -> Task:
+        given = {"samples": self.system.samples, "summed": Summed(1.0, 1000.0, 3), **changes}
+        return Task(round, NODES.index(name), 1, self.system.local, self.system.clients, **given)
+
+    def letter(self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None) -> tuple[str, bytes]:
+        return name, self.mail.letter(name, kind, order, words, arrays)
+
+    def work(self, task: Task, session: str, model: float = 0.0) -> tuple[str, bytes]:
+        arrays = {"model": np.full(self.size, model, np.float32)}
+        return self.letter(NODES[task.client], "work", wire.order_of(task, session), {"task": wire.task_to_words(task)}, arrays)
+
+    def told(self, *asked: tuple[str, bytes]) -> list[str]:
+        """All at once, in no order; a node's answers are those that its key signed."""
+        post, waiting = self.mail.post, dict[str, int]()
+        for number, (name, letter) in enumerate(asked):
+            waiting[post.send(self.mail.addresses[name], letter)] = number
+        answers, until = dict[int, Letter](), time.monotonic() + 60.0
+        while len(answers) < len(asked):
+            assert time.monotonic() < until, "no answer within 60 s"
+            for delivery in post.receive(1.0):
+                number = waiting[delivery.ticket]
+                assert delivery.letter is not None
+                answers[number] = letters.read(delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER)
+        self.answers = [answers[number] for number in range(len(asked))]
+        return [str(answer.head.get("reason", answer.head["kind"])) for answer in self.answers]
