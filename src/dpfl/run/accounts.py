@@ -297,7 +297,7 @@ class Accounts:
             )
             facts.append("who answers, and how fast, does not depend on the data")
             if self.ordered:
-                facts.append("every node's owner has the keys of those whom it sums with from their owners, not from the server")
+                facts.append("each node's owner has the keys of those whom it sums with from their owners, not from the server")
             if self.algorithm.weights.survey:
                 facts.append("the label shares that weights are made of are each client's own, seen with all of their noise")
         if self.timed and not self.algorithm.steps.adaptive:
