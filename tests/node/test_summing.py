@@ -14,8 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpfl.errors import DpflError
 from dpfl.keys import raw
 from dpfl.node import sum_letters, wire
+from dpfl.node.node import Node
 from dpfl.node.refusals import Reason
-from dpfl.privacy import Flat, Gaussian
+from dpfl.node.task import Summed
+from dpfl.privacy import Flat, Gaussian, Poisson, Release
+from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.whole_sums import WholeSum
@@ -97,6 +100,11 @@ PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str]
     (lambda t: {"keys": (*list(t.keys.values())[:3], OTHER)}, {}, "unknown-member"),
     (lambda t: {"keys": ()}, {}, "unknown-member"),
     (lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), OTHER)}, {}, "unknown-member"),
+    (
+        lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), ""), "sums": Shared(4, 1)},
+        {},
+        "unknown-member",
+    ),
     (lambda t: {"federation": (*NAMES, "a"), "keys": (*t.keys.values(), t.keys["a"])}, {}, "bad-words"),
     (lambda t: {"noise": "secure"}, {}, "bad-words"),
     (lambda t: {"sums": None, "keys": ()}, {}, "bad-words"),
@@ -281,6 +289,16 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     assert node.refused(last) == "sum-over"
 
 
+def test_a_set_up_that_comes_again_does_not_end_the_session(begun) -> None:
+    """A letter may come late, or be sent again by whoever carries it."""
+    together, session = begun
+    card, node = ask("card", to="b", order="set-up"), together.nodes["b"]
+    before = node.service.answer(card)
+    sent = {name: together.masked(session, name) for name in NAMES}
+    assert node.service.answer(card) == before
+    assert said(node(together.survivors(session, "b", NAMES, sent))) == "opened"
+
+
 @pytest.mark.parametrize("odd", ["clip", "noise", "model", "round"])
 def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: str) -> None:
     """Fault if not: d is told of a thousandth of the clip, and so of the noise; the others count on its share. So for another
@@ -360,3 +378,36 @@ def test_the_session_goes_by_all_that_was_proposed(together: Together) -> None:
     assert together.group("another").run != run
     assert together.proposal("a").together(RUN, "owner") == together.proposal("d").together(RUN, "owner")
     assert together.proposal("a").together(RUN, "owner") != together.proposal("a").together(RUN, "another")
+
+
+def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated(together: Together, monkeypatch) -> None:
+    """Fault if not: noise of multiplier 0.1, of which ten times as much is said to be added, counts as 1."""
+    given: list[float] = []
+    numbers = WholeSum.numbers
+
+    def seen(self: WholeSum, *drawn: Any) -> np.ndarray:
+        given.append(self.share)
+        return numbers(self, *drawn)
+
+    monkeypatch.setattr(WholeSum, "numbers", seen)
+    haar = Release(Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), sums=SHARED).fitted([SIZE])
+    together.joined()
+    assert haar.event(60) == EVENT
+    together.masked(together.set_up(), "b", samples=haar)
+    assert together.spent("b") == {EVENT: 1}
+    assert given == [pytest.approx(1.0 / 2**0.5)]
+
+
+def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) -> None:
+    """What is paid counts on it that nobody knows who was drawn, and a server can time answers."""
+    together = Together(tmp_path, limits={"unit": "client"})
+    trained, train = [], Node._train
+    monkeypatch.setattr(Node, "_train", lambda self, *given: trained.append(1) or train(self, *given))
+    drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), sums=SHARED)
+    changes = {"unit": "client", "events": ((drawn.event(len(NAMES)), ROUNDS),)}
+    together.joined(**changes)
+    session = together.set_up(**changes)
+    for round in range(2):
+        together.masked(session, "b", round, clients=drawn, samples=None, summed=Summed(1.0, 1.0, len(NAMES)))
+    together.close()
+    assert len(trained) == 2

@@ -24,6 +24,7 @@ from dpfl.privacy.whole_sums import WholeSum
 from dpfl.run.nodes import Terms
 from tests.loopback import Loopback, federation
 from tests.run.test_nodes import spent
+from tests.run.test_tables import content, write
 
 NODES = [f"node-{number}" for number in range(4)]
 CLIENTS = [f"client-{number:05d}" for number in range(4)]
@@ -235,3 +236,23 @@ def test_all_who_are_listed_must_join_and_the_reasons_are_said(tmp_path: Path) -
     with pytest.raises(DpflError, match="node-2: These are fewer clients than the node adds its numbers to"):
         experiment.serve(post, terms, tmp_path / "run")
     assert spent(tmp_path / "nodes", NODES) == [{}] * 4
+
+
+def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(tmp_path: Path, summed) -> None:
+    """Two send their part of a column's scale, and of the metric, and fall silent."""
+    columns = {"age": {"low": 0, "high": 200, "scale": "paid"}, "sex": {"levels": ["f", "m"], "other": True}}
+    sites = {"sites": ["a", "b", "c"], "columns": columns, "paid": {"noise": 4.0}, "test": None}
+    said = content(write(tmp_path / "stays.csv", 600, sites="abc"), **sites)
+    said |= {"privacy": BASE["privacy"], "budget": {"epsilon": 8.0, "delta": 1e-5, "rounds": 2}}
+    said |= {"metrics": {"private": True, "held_out": 0.0}}
+    experiment, post, terms = made(tmp_path, said, allow={"models": [said["model"]["name"]]})
+    post.drop = lambda name, head: (  # type: ignore[method-assign]
+        name != "a" and head["kind"] == "survivors" and "survey" in head["order"]
+    )
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert result.rounds == 2
+    assert len(summed) == 2
+    assert [line.split(",")[0] for line in result.lost] == [
+        f"{when}: Only 1 clients opened their shares" for when in ("before round 1", "after the last round")
+    ]
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", "abc")] == [4] * 3

@@ -21,12 +21,12 @@ from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
 
 
-def write(path: Path, rows: int = 300) -> Path:
+def write(path: Path, rows: int = 300, sites: str = "ab") -> Path:
     rng = np.random.default_rng(0)
     lines = ["age,sex,hospital,patient,died"]
     for number in range(rows):
         age, sex = int(rng.integers(20, 118)), "fmx"[rng.integers(3)]
-        lines.append(f"{age},{sex},{'ab'[number % 2]},p{number // 3},{int(rng.random() < age / 118)}")
+        lines.append(f"{age},{sex},{sites[number % len(sites)]},p{number // 3},{int(rng.random() < age / 118)}")
     path.write_text("\n".join(lines))
     return path
 

@@ -97,7 +97,7 @@ class Guard:
         assert secure is not None
         known = {**secure.members, self.charter.name: self.key}
         yield len(set(federation)) < len(federation) or not proposal.events, Reason.BAD_WORDS
-        yield proposal.keys != tuple(known.get(name, "") for name in federation), Reason.UNKNOWN_MEMBER
+        yield proposal.keys != tuple(known.get(name) for name in federation), Reason.UNKNOWN_MEMBER
         yield sums.survivors < secure.least_survivors, Reason.TOO_FEW_SURVIVORS
         yield sums.colluders < secure.least_colluders, Reason.TOO_FEW_COLLUDERS
         yield not _one_list(len(federation), sums), Reason.TOO_FEW_SURVIVORS

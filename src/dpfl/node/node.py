@@ -65,6 +65,8 @@ class Site:
     persons: Tensor | None = None
     """Whose each row is, where the unit is a person: all that one has at a client. Sizes are declared in persons then."""
     rows_per_person: int | None = None
+    timed: bool = False
+    """Whether somebody sees how long an answer takes, so that no draw may change it."""
 
 
 class Node:
@@ -177,17 +179,18 @@ class Node:
     def _numbers(self, task: Task, release: Release, vector: Tensor, randomness: Randomness) -> np.ndarray:
         """Its part of a secure sum: the clipped sum of one batch, or its clipped update, with its share of the noise.
 
-        Where clients are drawn, each draws for itself: who is not sends its noise alone, and nobody can tell.
+        Where clients are drawn, each draws for itself: who is not sends its noise alone, and nobody can tell; where answers are
+        timed, it trains as well.
         """
         assert task.summed is not None
         generator, layout = partial(_keyed, randomness, task), self.model.layout
         if release is task.samples:
             with self._training(vector, generator):
                 sent = release.into_sum(clipped_batch(self._clipped(release), self._held(task.client), release, generator))
-        elif generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients:
-            sent = release.into_sum(*self._train(task, vector, randomness, None))
         else:
-            sent = release.into_sum(torch.zeros(layout.size))
+            drawn = generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients
+            trained = self._train(task, vector, randomness, None) if drawn or self.site.timed else None
+            sent = release.into_sum(*trained) if drawn and trained else release.into_sum(torch.zeros(layout.size))
         whole = release.whole_sum(task.summed.bound, task.summed.clients)
         return whole.numbers(sent.numpy() * np.float64(task.summed.scale), generator("share of the noise"))
 

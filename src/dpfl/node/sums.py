@@ -32,6 +32,8 @@ class Session:
     """What the server knows that sum by."""
     said: dict[str, bytes] = field(default_factory=dict)
     """Answers of this sum, by the digest of the letter."""
+    set_up: dict[str, bytes] = field(default_factory=dict)
+    """Those before the first sum."""
 
 
 class Sums:
@@ -42,10 +44,12 @@ class Sums:
         self._sessions: dict[str, Session] = {}
 
     def said(self, run: str, asked: str) -> bytes | None:
-        return self._sessions[run].said.get(asked) if run in self._sessions else None
+        session = self._sessions.get(run)
+        return session and (session.said.get(asked) or session.set_up.get(asked))
 
     def keep(self, run: str, asked: str, answer: bytes) -> None:
-        self._session(run).said[asked] = answer
+        session = self._session(run)
+        (session.said if session.at else session.set_up)[asked] = answer
 
     def step(self, letter: Letter, group: Group) -> tuple[Words, Arrays]:
         """Set-up, or an exchange after the numbers were sent."""

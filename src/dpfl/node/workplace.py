@@ -107,7 +107,7 @@ def workplace(charter: Charter, held: Federation, run: str, proposal: Proposal, 
     site = Site(
         run, model, proposal.learning, x, held.train.y, Only(place, held.clients[0]), Only(place, size), charter.randomness,
         ledgers, policy=charter.policy, persons=held.persons if charter.limits.unit == "person" else None,
-        rows_per_person=held.rows_per_person,
+        rows_per_person=held.rows_per_person, timed=True,
     )  # fmt: skip
     node = Node(site)
     node.site = replace(site, fingerprint=node.model.fingerprint)
