@@ -45,7 +45,7 @@ class Sums:
 
     def said(self, run: str, asked: str) -> bytes | None:
         session = self._sessions.get(run)
-        return session and (session.said.get(asked) or session.set_up.get(asked))
+        return (session.said.get(asked) or session.set_up.get(asked)) if session else None
 
     def keep(self, run: str, asked: str, answer: bytes) -> None:
         session = self._session(run)
