@@ -158,3 +158,42 @@ def test_a_guarantee_that_hangs_on_a_seed_says_so(runs: Path) -> None:
     assert "Proven under a condition" in page([run], [])
     experiment = {**run.experiment, "resolved": {**run.experiment["resolved"], "entropy": "system"}}
     assert "Proven under a condition" not in page([replace(run, experiment=experiment)], [])
+
+
+def test_no_epsilon_is_rounded_down(runs: Path) -> None:
+    """3.991 is not 3.99: what is bounded from above must not say less."""
+    run = RunTables.read(runs / "private-seed0")
+    last = replace(run.rows[-1], epsilon=3.991)
+    told = next(one for one in pictures([replace(run, rows=[last])]) if one.name == "measured-by-epsilon").sentence
+    assert "epsilon 4.00" in told
+
+
+def test_a_page_that_has_the_seed_of_noise_says_so(runs: Path) -> None:
+    private, plain = (RunTables.read(runs / name) for name in ("private-seed0", "plain"))
+    assert "take the noise away" in page([private], []).partition("<h2>")[0]
+    assert "take the noise away" in page([plain, private], []).partition("<h2>")[0]
+    assert "take the noise away" not in page([plain], [])
+    record = {**private.experiment, "resolved": {**private.experiment["resolved"], "entropy": "system"}}
+    assert "take the noise away" not in page([replace(private, experiment=record)], []).partition("<h2>")[0]
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "a$b$c", "_hidden", "\u202ereversed", "x" * 200])
+def test_any_name_can_be_drawn(runs: Path, tmp_path: Path, name: str) -> None:
+    """No name is a formula, and none is left out of a legend."""
+    two = [RunTables.read(runs / "plain", "other"), RunTables.read(runs / "private-seed0", name)]
+    stated = {**two[1].statement, "per_client": {name: 1.0}}
+    for picture in [*pictures(two), *pictures([replace(two[1], statement=stated)])]:
+        drawn = picture.svg()
+        picture.png()
+        if picture.name == "measured-by-rounds" and len(name) < 20 and "legend" in drawn:
+            assert name in drawn
+
+
+def test_an_audit_without_a_figure_is_drawn(runs: Path) -> None:
+    run = replace(RunTables.read(runs / "private-seed0"), audit={"measured": float("nan")})
+    assert "not yet" in page([run], pictures([run]))
+
+
+def test_units_are_of_those_that_are_protected(runs: Path) -> None:
+    text = page([RunTables.read(runs / name, name) for name in ("private-seed0", "plain")], [])
+    assert "Units differ" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from dpfl.errors import DpflError
 
+FIT = re.compile(r"[A-Za-z0-9._-]{12,}")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -27,8 +29,11 @@ def ui(
     said = Console(stderr=True, highlight=False, soft_wrap=True)
     if host not in LOCAL and not token:
         raise DpflError(f"Whoever reaches {host} could start and stop runs and read ledgers: give --token, or --token new.")
-    if token is not None and token != "new" and len(token) < 12:
-        raise DpflError("A token that can be guessed guards nothing: give 12 letters or more, or --token new.")
+    if token is not None and token != "new" and not FIT.fullmatch(token):
+        raise DpflError(
+            "A token must be hard to guess and fit an address: give 12 letters or more (letters, digits, dots, dashes and "
+            "underscores), or --token new."
+        )
     if host not in LOCAL:
         said.print(
             f"dpfl: warning: everybody who reaches {host} and has the token can start and stop runs and read ledgers, and the "

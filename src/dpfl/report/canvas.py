@@ -97,6 +97,12 @@ def legend(figure: Figure, labels: Sequence[str], axis: Axes) -> None:
         figure.legend(handles, names, loc="outside lower left", ncols=columns, frameon=False, labelcolor=INK)
 
 
+def as_text(name: str) -> str:
+    """A name as a label: not a formula, and not one that a legend leaves out."""
+    text = name.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
 def whole_ticks(axis: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 

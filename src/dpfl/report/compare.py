@@ -184,7 +184,7 @@ def notes(groups: Sequence[Group]) -> list[str]:
     if any(group.noisy for group in groups):
         said.append("What clients were asked for has noise in it beside that of the seeds.")
     proven = [group.worst["proven"] for group in groups]
-    if len({group.worst["unit"] for group in groups}) > 1:
+    if len({group.worst["unit"] for group in groups} - {"none", None}) > 1:
         said.append("Units differ: epsilons of samples and of clients cannot be compared.")
     figures = [epsilon for epsilon in proven if isinstance(epsilon, float)]
     if figures and (len(figures) < len(proven) or max(figures) > (1 + ALIKE) * min(figures)):

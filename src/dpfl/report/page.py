@@ -38,6 +38,7 @@ def page(runs: Sequence[RunTables], pictures: Sequence[Picture]) -> str:
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs side by side"
     first = runs[0]
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(_lead(runs))}</p>']
+    parts += [_SEEDED] if any(map(_has_the_seed, runs)) else []
     if len(runs) == 1:
         parts += [_told(first), _tiles(first)]
     else:
@@ -62,8 +63,8 @@ def page(runs: Sequence[RunTables], pictures: Sequence[Picture]) -> str:
 KEYED = "Only while nobody knows the seed of the noise, which this page has: it is a simulation, not a release."
 
 _FOOT = (
-    "Of private runs it shows what was released, settings, and nothing else. Epsilons are bounds from above and rounded up; "
-    "what an audit measured is one from below and rounded down."
+    "Of private runs it shows what was released and the settings, seed included, and nothing else. Epsilons are bounds from above "
+    "and rounded up; what an audit measured is one from below and rounded down."
 )
 
 
@@ -92,6 +93,19 @@ def _told(run: RunTables) -> str:
 
 def _box(kind: str, title: str, text: str) -> str:
     return f'<p class="told {kind}"><b>{escape(title)}</b>{escape(text)}</p>'
+
+
+def _has_the_seed(run: RunTables) -> bool:
+    """Of the noise itself, where there is any."""
+    return run.unit != "none" and run.experiment["resolved"].get("entropy") != "system"
+
+
+_SEEDED = _box(
+    "nothing",
+    "This page has the seed",
+    "Whoever knows the seed can take the noise away, and no epsilon holds against them: show this page only to those who "
+    'may see the data. With privacy.entropy = "system" there is no such seed.',
+)
 
 
 def _tiles(run: RunTables) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.report.canvas import AUDITED, CLAIMED, INK, NOTHING, PROVEN, Picture, canvas, whole_ticks
+from dpfl.report.canvas import AUDITED, CLAIMED, INK, NOTHING, PROVEN, Picture, as_text, canvas, whole_ticks
 from dpfl.report.lines import shortened
 from dpfl.report.run_tables import RunTables
 
@@ -35,7 +35,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> Picture | None:
             said = f"{kind} {epsilon_words(value, kind)}"
             axis.annotate(said, (length, at), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
     axis.set(xlabel=f"epsilon ({_kinds(told)})", xlim=(0, 1.75 * widest), ylim=(len(told) - 0.5, -0.5))
-    axis.set_yticks(range(len(told)), [shortened(run.name) for run in told])
+    axis.set_yticks(range(len(told)), [as_text(shortened(run.name)) for run in told])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
     return Picture("three-epsilons", "Claimed, proven, audited", _three_sentence(told), figure)
@@ -44,7 +44,11 @@ def three_epsilons(runs: Sequence[RunTables]) -> Picture | None:
 def three_values(run: RunTables) -> dict[str, Any]:
     audited = run.audit.get("measured")
     found = {"claimed": run.statement.get("claimed"), "proven": run.statement.get("proven"), "audited": audited}
-    return {kind: float(value) if isinstance(value, int | float) else value for kind, value in found.items()}
+    return {kind: _finite(value) if isinstance(value, int | float) else value for kind, value in found.items()}
+
+
+def _finite(value: float) -> float | str | None:
+    return None if math.isnan(value) else float(value) if math.isfinite(value) else "unbounded"
 
 
 def epsilon_words(value: Any, kind: str) -> str:
@@ -90,7 +94,7 @@ def accounts(run: RunTables) -> Picture | None:
                 axis.plot(
                     [limit, limit], [place - 0.42, place + 0.42], color=INK, linewidth=2, label=None if place else "its limit"
                 )
-        axis.set_yticks(range(len(names)), names)
+        axis.set_yticks(range(len(names)), [as_text(shortened(name)) for name in names])
         axis.set(xlabel=f"epsilon proven ({run.guarantee})", ylim=(len(names) - 0.5, -0.5), xlim=(0, None))
         axis.grid(axis="y", visible=False)
         if any(limit is not None for limit in limits):
@@ -108,7 +112,11 @@ def _accounts_sentence(run: RunTables, held: dict[str, Any]) -> str:
     most = max(held, key=lambda name: held[name])
     spent = rounded_up(float(held[most]))
     limit = run.limits.get(most)
-    room = f" of {limit:g} allowed, {max(limit - spent, 0):.4f} left" if limit is not None else ", with no limit on its ledger"
+    room = (
+        f" of {limit:g} allowed, {math.floor(1e4 * max(limit - spent, 0) + 1e-6) / 1e4:.4f} left"
+        if limit is not None
+        else ", with no limit on its ledger"
+    )
     lost = f" {len(run.lost)} replies were refused or lost." if run.lost else " Nobody was refused or lost."
     return f"The fullest account is {most}: epsilon {spent:.4f}{room}.{lost}"
 
@@ -122,7 +130,7 @@ def losses(run: RunTables) -> Picture | None:
     shown = [lost for lost in when if lost.client in names]
     figure, (axis,) = canvas(height=1.3 + 0.3 * len(names))
     axis.scatter([lost.round for lost in shown], [names.index(lost.client) for lost in shown], color=CLAIMED, marker="x", s=30)
-    axis.set_yticks(range(len(names)), names)
+    axis.set_yticks(range(len(names)), [as_text(shortened(name)) for name in names])
     axis.set(xlabel="round", xlim=(0, max(row.round for row in run.rows) + 1), ylim=(len(names) - 0.5, -0.5))
     whole_ticks(axis.xaxis)
     first = when[0]
@@ -141,7 +149,7 @@ def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> Picture:
     axis.grid(visible=False)
     axis.set(xlabel="class" if classes > 1 else "all samples", ylabel="" if clients <= NAMED else "client")
     if clients <= NAMED:
-        axis.set_yticks(range(clients), names[:clients])
+        axis.set_yticks(range(clients), [as_text(shortened(name)) for name in names[:clients]])
     whole_ticks(axis.xaxis)
     axis.tick_params(length=0)
     for spine in axis.spines.values():

@@ -45,9 +45,11 @@ class RunTables:
     statement: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
+    within: Path | None = None
+    """No ledger outside of this is opened, whatever the run says of where its ledgers lie."""
 
     @classmethod
-    def read(cls, path: Path, name: str = "") -> RunTables:
+    def read(cls, path: Path, name: str = "", within: Path | None = None) -> RunTables:
         """Of a run that ended, or is under way: whatever there is of it."""
         folder = RunFolder.open(path)
         result = folder.json("result.json") or {}
@@ -60,6 +62,7 @@ class RunTables:
             folder.json("statement.json") or result.get("privacy", {}),
             folder.json("audit.json") or {},
             result,
+            within,
         )
 
     @cached_property
@@ -128,9 +131,11 @@ class RunTables:
         """What each account allows in all, by its owner; none where it has no limit, or its ledger is not here."""
         found = {}
         for name in list(self.statement.get("per_client", {}))[:MOST_ACCOUNTS]:
-            owner = FEDERATION if name == "every client" else name
+            path = ledger_path(self.ledgers, FEDERATION if name == "every client" else name)
             try:
-                with closing(Ledger.read(ledger_path(self.ledgers, owner))) as ledger:
+                if self.within and not path.resolve().is_relative_to(self.within):
+                    continue
+                with closing(Ledger.read(path)) as ledger:
                     limit = ledger.limit
             except DpflError:
                 continue

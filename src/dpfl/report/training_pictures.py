@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.report.canvas import FAINT, INK, PALETTE, Picture, canvas, legend, line_style, whole_ticks
+from dpfl.privacy.statement import rounded_up
+from dpfl.report.canvas import FAINT, INK, PALETTE, Picture, as_text, canvas, legend, line_style, whole_ticks
 from dpfl.report.lines import Lines, Point
 from dpfl.report.run_tables import RunTables
 from dpfl.run.metrics import figure as figure_in_words
@@ -32,7 +33,13 @@ def measured(lines: Sequence[Lines], against: str) -> Picture | None:
         style = line_style(number) | {"marker": "" if many else "o", "markersize": 3.5}
         for axis, value, scale in ((top, "headline", 100 if name == "accuracy" else 1), (bottom, "loss", 1)):
             _draw(
-                axis, line.points(against, value), SCALES.get(against, 1), scale, len(drawn) <= BANDS, label=line.label, **style
+                axis,
+                line.points(against, value),
+                SCALES.get(against, 1),
+                scale,
+                len(drawn) <= BANDS,
+                label=as_text(line.label),
+                **style,
             )
     top.set_ylabel("test accuracy, %" if name == "accuracy" else f"{name}, test set")
     bottom.set(xlabel=_axis(against, drawn), ylabel="test loss, nats")
@@ -72,7 +79,11 @@ def _measured_sentence(lines: Sequence[Lines], against: str, name: str) -> str:
         return "Nothing was measured but the loss: the task has no headline, or there was no public test set."
     if len(ends) == 1:
         end = next(iter(ends.values()))
-        where = {"rounds": f"round {end.x:.0f}", "epsilon": f"epsilon {end.x:.2f}", "bytes": f"{end.x * 1e-6:.3g} MB"}[against]
+        where = {
+            "rounds": f"round {end.x:.0f}",
+            "epsilon": f"epsilon {rounded_up(end.x, 2):.2f}",
+            "bytes": f"{end.x * 1e-6:.3g} MB",
+        }[against]
         return f"The run ends with {figure_in_words(name, end.y)} at {where}; a curve still rising there would use more budget."
     best = max(ends, key=lambda label: ends[label].y)
     fair = {
@@ -92,7 +103,7 @@ def taus(lines: Sequence[Lines]) -> Picture | None:
     figure, (axis,) = canvas()
     for number, points in drawn.items():
         x, y = [point.x for point in points], [point.y for point in points]
-        axis.step(x, y, where="mid", label=lines[number].label, **line_style(number))
+        axis.step(x, y, where="mid", label=as_text(lines[number].label), **line_style(number))
     axis.set(xlabel="round", ylabel="local steps of a client, tau")
     axis.set_ylim(bottom=0)
     whole_ticks(axis.xaxis)
@@ -112,7 +123,7 @@ def signals(lines: Sequence[Lines]) -> Picture | None:
         return None
     figure, (axis,) = canvas()
     for number, ratios in drawn.items():
-        axis.plot(list(ratios), list(ratios.values()), label=lines[number].label, **line_style(number))
+        axis.plot(list(ratios), list(ratios.values()), label=as_text(lines[number].label), **line_style(number))
     axis.axhline(1, color=INK, linewidth=1, linestyle=(0, (2, 2)))
     axis.annotate("noise alone", (1, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=9, color=INK)
     low, high = axis.get_ylim()

@@ -118,7 +118,8 @@ class RunFolder:
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except OSError:
-                    return int(file.read(20) or b"0") or None
+                    number = int(file.read(20) or b"0")
+                    return number if number > 1 else None
         except (OSError, ValueError):
             pass
         return None

@@ -23,7 +23,7 @@ from dpfl.web import officer, plans, views
 from dpfl.web.control import Control
 from dpfl.web.gate import Keys
 from dpfl.web.live import Live
-from dpfl.web.shelf import Shelf
+from dpfl.web.shelf import Shelf, as_runs_write
 
 STATIC = Path(__file__).parent / "static"
 MOST_COMPARED = 24
@@ -51,11 +51,14 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
 
     @app.get("/api/run")
     def run(name: Name) -> dict[str, Any]:
-        return views.run_view(shelf.open(name), name)
+        folder = shelf.open(name)
+        with as_runs_write(name):
+            return views.run_view(folder, name, shelf.root)
 
     @app.get("/api/events")
     async def events(name: Name, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
         await asyncio.to_thread(shelf.open, name)
+        live.refuse_more()
         return StreamingResponse(live.watch(name, after), media_type="text/event-stream")
 
     @app.post("/api/run/{what}")
@@ -68,15 +71,16 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
 
     @app.get("/api/compare")
     def compare(name: Names) -> dict[str, Any]:
-        return views.compared(read(name))
+        with as_runs_write(", ".join(name)):
+            return views.compared(read(name))
 
     @app.get("/report")
     def report(name: Names) -> HTMLResponse:
         from dpfl.report.page import page, policy
         from dpfl.report.pictures import pictures
 
-        tables = read(name)
-        with drawing:
+        with drawing, as_runs_write(", ".join(name)):
+            tables = read(name)
             text = page(tables, pictures(tables))
         return HTMLResponse(text, headers={"content-security-policy": f"{policy()}; frame-ancestors 'none'"})
 
@@ -140,7 +144,7 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
     def read(names: list[str]) -> list[RunTables]:
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise DpflError(f"The run {twice!r} is named twice; name it once.")
-        return [RunTables.read(shelf.open(name).path, name) for name in names]
+        return [RunTables.read(shelf.open(name).path, name, shelf.root) for name in names]
 
     return app
 

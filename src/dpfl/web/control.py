@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,18 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
+def _send(process: int, *signals: signal.Signals) -> None:
+    try:
+        for one in signals:
+            os.kill(process, one)
+    except ProcessLookupError:
+        return  # it has ended meanwhile
+    except OSError as error:
+        raise DpflError(
+            f"The process {process} of this run cannot be reached ({error.strerror}); it may be another user's."
+        ) from None
+
+
 class Control:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf, self._lock = shelf, threading.Lock()
@@ -51,33 +63,28 @@ class Control:
         if not NAME.fullmatch(name):
             raise DpflError("A run's name has letters, digits, dots, dashes and underscores, 80 at most, and begins with one.")
         out, notes = self._shelf.free(name), self._shelf.root / STARTING
-        notes.mkdir(parents=True, exist_ok=True)
-        file = notes / f"{name}.toml"
-        write_atomically(file, tomli_w.dumps(dict(experiment)).encode())
-        self._run(name, "run", str(file), "--out", str(out), "--quiet")
+        file, text = notes / f"{name}.toml", tomli_w.dumps(dict(experiment))
+        self._run(name, "run", str(file), "--out", str(out), "--quiet", before=lambda: write_atomically(file, text.encode()))
 
     def resume(self, name: str) -> None:
         """What is held goes on at once; what was stopped from its last round that was finished."""
         folder = self._shelf.open(name)
         if (process := folder.process()) is not None:
-            os.kill(process, signal.SIGCONT)
+            _send(process, signal.SIGCONT)
             return
         if state_of(folder) == "finished":
             raise DpflError(f"The run {name!r} has ended; there is nothing to go on with.")
         if folder.experiment().get("experiment", {}).get("server", {}).get("nodes"):
             raise DpflError(f"A run over nodes goes on where its keys are: dpfl server --resume {folder.path}")
-        (self._shelf.root / STARTING).mkdir(exist_ok=True)
         self._run(name, "run", "--resume", str(folder.path), "--quiet")
 
     def pause(self, name: str) -> None:
         """The process is held where it is: its clients end what they are at, and wait for the next round."""
-        os.kill(self._at(self._shelf.open(name), name), signal.SIGSTOP)
+        _send(self._at(self._shelf.open(name), name), signal.SIGSTOP)
 
     def stop(self, name: str) -> None:
         """As Ctrl-C in its terminal: the round under way is made again when the run is resumed."""
-        process = self._at(self._shelf.open(name), name)
-        os.kill(process, signal.SIGINT)
-        os.kill(process, signal.SIGCONT)
+        _send(self._at(self._shelf.open(name), name), signal.SIGINT, signal.SIGCONT)
 
     def failed(self) -> dict[str, str]:
         """Runs that were started here and ended without a result, with what they said last."""
@@ -97,14 +104,16 @@ class Control:
             process = self._processes.get(name)
             return process is not None and process.poll() is None
 
-    def _run(self, name: str, *words: str) -> None:
+    def _run(self, name: str, *words: str, before: Callable[[], None] = lambda: None) -> None:
+        """What comes `before` is done for a process that begins alone: one that was begun may still read its experiment."""
         with self._lock:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
                 raise DpflError(f"{MOST} runs are under way already; wait for one, or stop it.")
             if name in self._processes and not _ended(self._processes[name]):
                 raise DpflError(f"The run {name!r} is being started already.")
-            log = self._log(name)
-            with log.open("wb") as file:
+            (self._shelf.root / STARTING).mkdir(parents=True, exist_ok=True)
+            before()
+            with self._log(name).open("wb") as file:
                 self._processes[name] = subprocess.Popen(
                     [sys.executable, "-c", PROGRAM, *words],
                     stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -86,7 +85,8 @@ class Gate:
         if not headers.get("content-length", "0").isdigit() or int(headers.get("content-length", "0")) > MOST_BODY:
             return 413, "That is more than any page here sends."
         elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
-        if elsewhere and (scope["method"] == "POST" or scope["path"].startswith("/api/")):
+        followed = scope["method"] != "POST" and headers.get("sec-fetch-mode") == "navigate"
+        if elsewhere and (not followed or scope["path"].startswith("/api/")):
             return 403, "Another site sent this; open the page itself."
         return self._unwritable(scope, headers) if scope["method"] == "POST" else None
 
@@ -99,12 +99,12 @@ class Gate:
         return None
 
     def _known(self, headers: Mapping[str, str]) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            cookie = None
-        given = cookie.value if cookie else headers.get("authorization", "").removeprefix("Bearer ")
-        return secrets.compare_digest(given.encode(), self._keys.token.encode())
+        """By our cookie, whatever others on this machine have set beside it, or by a header."""
+        cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+        given = [value for name, _, value in cookies if name == COOKIE] or [
+            headers.get("authorization", "").removeprefix("Bearer ")
+        ]
+        return any(secrets.compare_digest(one.encode(), self._keys.token.encode()) for one in given)
 
     def _entering(self, scope: Scope) -> str | None:
         """Who comes with the token in the address gets it as a cookie, and an address without it."""

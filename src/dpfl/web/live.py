@@ -11,7 +11,7 @@ from typing import Any
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.web.shelf import Shelf, heads, state_of
+from dpfl.web.shelf import Shelf, as_runs_write, heads, state_of
 from dpfl.web.views import now
 
 EVERY = 0.7
@@ -36,10 +36,13 @@ class Live:
         self._shelf, self._is_starting = shelf, is_starting
         self._watched: dict[str, Watched] = {}
 
-    async def watch(self, name: str, after: int) -> AsyncIterator[str]:
-        """Server-sent events from the round `after` on, until the run ends or is gone."""
+    def refuse_more(self) -> None:
+        """Before an answer begins: what has begun cannot say that it was refused."""
         if sum(len(one.queues) for one in self._watched.values()) >= MOST_WATCHERS:
             raise DpflError(f"{MOST_WATCHERS} pages watch runs already; close some.")
+
+    async def watch(self, name: str, after: int) -> AsyncIterator[str]:
+        """Server-sent events from the round `after` on, until the run ends or is gone."""
         watched, queue = self._watched.setdefault(name, Watched()), asyncio.Queue[str | None](MOST_WAITING)
         watched.queues.add(queue)
         try:
@@ -103,7 +106,8 @@ class Live:
     def _look(self, name: str, after: int) -> dict[str, Any]:
         try:
             folder = self._shelf.open(name)
-            found = now(folder, after, _names(folder))
+            with as_runs_write(name):
+                found = now(folder, after, _names(folder))
         except (DpflError, OSError) as error:
             return {"gone": True, "why": str(error), "over": True, "last": after}
         if found["state"] == "stopped" and self._is_starting(name):

@@ -26,7 +26,8 @@ def ledgers_of(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
     place = _place(shelf, folder)
     if isinstance(place, str):
         return {"owners": [], "elsewhere": place}
-    owners = sorted(path.stem for path in place.glob("*.sqlite") if path.name != "metrics.sqlite")
+    here = (path for path in place.glob("*.sqlite") if path.resolve().is_relative_to(shelf.root))
+    owners = sorted(path.stem for path in here if path.name != "metrics.sqlite")
     return {"owners": owners[:MOST_LEDGERS], "elsewhere": None}
 
 

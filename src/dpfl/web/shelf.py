@@ -6,6 +6,7 @@ import os
 import threading
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ NESTED = "run"
 """Where `dpfl up` has its run, within a folder for all of it."""
 KEPT = ("experiment.toml", "result.json", METRICS, f"{METRICS}-wal", "certificate.json", "audit.json")
 """Files whose age tells whether a run is as it was."""
+
+
+@contextmanager
+def as_runs_write(name: str) -> Iterator[None]:
+    """Anybody may have written what lies in a folder: what no run writes is a sentence too."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise DpflError(f"The run {name!r} holds what no run writes ({told[:200]}); restore it from a copy.") from error
 
 
 class Shelf:
@@ -88,12 +99,15 @@ class Shelf:
         return sorted(lines.values(), key=lambda line: (line["started"] or "", line["name"]), reverse=True)
 
     def _line(self, name: str) -> dict[str, Any] | None:
+        if not _is_text(name):
+            return _unreadable(os.fsencode(name).decode(errors="replace"), "The name of its folder is no text; rename it.")
         path = self.root / name
         marks = tuple(_mark(path / file) for file in KEPT)
         known = self._known.get(name)
         if known is None or known[0] != marks:
             try:
-                known = marks, line_of(self.open(name), name)
+                with as_runs_write(name):
+                    known = marks, line_of(self.open(name), name)
             except DpflError as error:
                 known = marks, _unreadable(name, str(error))
             self._known[name] = known
@@ -101,6 +115,14 @@ class Shelf:
         if line["state"] in ("finished", "unreadable"):
             return line if path.is_dir() else None
         return line | {"state": state_of(RunFolder(path))}
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _mark(path: Path) -> int:
@@ -132,7 +154,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
     """What a list says of a run: of the experiment only the tables that it needs, which is five times as quick as all."""
     record, result = heads(folder.file("experiment.toml")), folder.json("result.json") or {}
     resolved, privacy = record.get("resolved", {}), result.get("privacy", {})
-    last = last_row(folder)
+    started, last = record.get("run", {}).get("started"), last_row(folder)
     named = result.get("headline") or "accuracy"
     measured = result.get("metrics", {}).get(named, result.get("accuracy"))
     if not result and last:
@@ -140,7 +162,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": state_of(folder),
-        "started": record.get("run", {}).get("started"),
+        "started": None if started is None else str(started),
         "system": resolved.get("algorithm", {}).get("name"),
         "variant": resolved.get("algorithm", {}).get("variant"),
         "data": record.get("experiment", {}).get("data", {}).get("name"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -33,8 +34,8 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def run_view(folder: RunFolder, name: str) -> dict[str, Any]:
-    run = RunTables.read(folder.path, name)
+def run_view(folder: RunFolder, name: str, within: Path | None = None) -> dict[str, Any]:
+    run = RunTables.read(folder.path, name, within)
     steps = [step for step in run.steps if step.noise]
     record = {key: run.experiment[key] for key in ("experiment", "resolved") if run.experiment.get(key)}
     return {
@@ -92,7 +93,8 @@ def nodes_view(folder: RunFolder) -> list[dict[str, Any]]:
     for name, one in list(members.items())[:MOST_LISTED]:
         said: Mapping[str, Any] = {}
         try:
-            said = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
+            if Path(name).name == name:
+                said = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
         except (DpflError, AttributeError):
             said = {}
         size = one.get("size") if isinstance(one, dict) else None

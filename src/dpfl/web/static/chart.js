@@ -1,6 +1,7 @@
 import { h } from "./dom.js";
 
 const drawn = new Set();
+const WHOLE = [...Array(8).keys()].flatMap((power) => [1, 2, 5].map((one) => one * 10 ** power));
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (number) => css(`--c${(number % 8) + 1}`);
 const dash = (number) => [[], [6, 4], [2, 3]][Math.floor(number / 8) % 3];
@@ -42,7 +43,7 @@ export function chart({ title, sentence, x, y, log, places, format }) {
     plot = new window.uPlot({
       width, height: 250, series, bands,
       scales: { x: { time: false, distr: log ? 3 : 1 }, y: { range: last.range } },
-      axes: [{ ...axis, label: x, values: places }, { ...axis, label: y, size: 58 }],
+      axes: [{ ...axis, label: x, values: places, ...(x === "round" ? { incrs: WHOLE } : {}) }, { ...axis, label: y, size: 58 }],
       legend: { show: last.lines.length > 1, live: false }, cursor: { y: false, drag: { x: false, y: false } },
     }, data, place);
     place.querySelectorAll(".u-legend .u-series").forEach((row) => { row.hidden = /, (low|high)$/.test(row.textContent); });

@@ -35,7 +35,7 @@ export default async function start(page, query) {
     for (const one of made) one.begin();
   }
 
-  const figure = (found) => !found ? "–" : found.low === null ? measured(found.name, found.mean) : `${measured(found.name, found.mean)} (${measured(found.name, found.low)} to ${measured(found.name, found.high)})`;
+  const figure = (found) => !found ? "–" : found.low === null ? measured(found.name, found.mean) : `${measured(found.name, found.mean)} ± ${measured(found.name, (found.high - found.low) / 2)}`;
 
   function drawn(groups, axis, name) {
     const percent = axis !== "loss" && name === "accuracy" ? 100 : 1, wide = axis === "bytes" ? 1e-6 : 1;

@@ -1,4 +1,4 @@
-import { badge, down, epsilon, get, h, link, meter, post, proven, show, small, table, told, whole, words } from "../dom.js";
+import { badge, begin, down, epsilon, get, h, link, meter, post, proven, show, small, table, told, whole, words } from "../dom.js";
 
 export default async function start(page, query) {
   const name = query.get("name"), owner = query.get("owner");
@@ -13,7 +13,7 @@ export default async function start(page, query) {
   if (!name) { show(body, overview(ended)); return; }
   show(body, h("p", { class: "soft", role: "status" }, "Reading the ledgers…"));
   const [run, ledgers] = await Promise.all([get(link("/api/run", { name })), get(link("/api/ledgers", { name }))]);
-  show(body, statement(run), certificate(name, run), accounts(name, run, ledgers, owner));
+  show(body, statement(run), certificate(name, run, (await begin()).root), accounts(name, run, ledgers, owner));
   if (owner) await account(body, name, owner);
 }
 
@@ -37,8 +37,10 @@ function statement(run) {
     sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`), words(lines)];
 }
 
-function certificate(name, run) {
-  if (!run.line.certificate) return [h("h2", {}, "Certificate"), h("p", { class: "soft" }, "None was signed. The owner of a key makes one in a terminal: "), h("pre", {}, `dpfl certify ${name}`)];
+const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
+
+function certificate(name, run, root) {
+  if (!run.line.certificate) return [h("h2", {}, "Certificate"), h("p", { class: "soft" }, "None was signed. The owner of a key makes one in a terminal: "), h("pre", {}, `dpfl certify ${quoted(`${root}/${name}`)}`)];
   const outcome = h("div", { role: "status" });
   const button = h("button", { type: "button", class: "first", onclick: async () => {
     button.disabled = true;

@@ -89,7 +89,7 @@ export default async function start(page, query) {
     if (most) lines.push({ label: "allowed", y: rows.round.map(() => most), colour: "--bad" });
     put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${up(Math.min(spent.at(-1), most || Infinity))} ${most ? `of ${most} allowed` : "so far"} (${run.guarantee}). Every step is in a ledger before it leaves a client.`);
     put("tau", rows.round.length > 0, { x: rows.round, lines: [{ label: "tau", y: rows.steps, colour: "--c5", steps: true }], range: (_, low, high) => [0, Math.max(high, 1) * 1.1] },
-      () => `${whole(rows.steps.at(-1))} in the last round; each step costs privacy, each round bytes.`);
+      () => `${whole(rows.steps.at(-1))} in the last round; ${run.statement.unit === "none" ? "a round costs bytes however many steps it has" : "each step costs privacy, each round bytes"}.`);
     const ratio = run.signal.ratio;
     put("signal", ratio.length > 0, { x: run.signal.round, lines: [{ label: "step over noise", y: ratio, colour: "--c6" }, { label: "noise alone", y: ratio.map(() => 1), colour: "--c8" }] },
       () => `The last step is ${ratio.at(-1).toPrecision(3)} times as long as its noise alone. At 1 a single round tells nothing.`);
