@@ -197,3 +197,12 @@ def test_an_audit_without_a_figure_is_drawn(runs: Path) -> None:
 def test_units_are_of_those_that_are_protected(runs: Path) -> None:
     text = page([RunTables.read(runs / name, name) for name in ("private-seed0", "plain")], [])
     assert "Units differ" not in text
+
+
+def test_every_line_is_in_the_picture(runs: Path) -> None:
+    """Also one that lies far below the band of the seeds that are drawn first."""
+    seeds = [RunTables.read(runs / f"private-seed{seed}", f"private-seed{seed}") for seed in (0, 1)]
+    plain = RunTables.read(runs / "plain", "plain")
+    low = replace(plain, rows=[replace(row, accuracy=-5.0, headline=-5.0) for row in plain.rows])
+    drawn = next(one for one in pictures([*seeds, low]) if one.name == "measured-by-rounds")
+    assert drawn.figure.axes[0].get_ylim()[0] <= -500

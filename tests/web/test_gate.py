@@ -75,7 +75,7 @@ def test_nothing_is_started_or_stopped_from_elsewhere(client: httpx.Client, site
     for path in ("/api/start", "/api/run/stop?name=plain", "/api/verify?name=plain"):
         assert client.post(path, json=wanted, headers=headers).status_code == 403
     assert not (site.runs / "from-elsewhere").exists()
-    assert not (site.runs / ".starting").exists()
+    assert not (site.runs / ".starting" / "from-elsewhere.toml").exists()
 
 
 def test_other_sites_get_no_numbers(client: httpx.Client) -> None:
@@ -142,7 +142,7 @@ def test_only_what_the_planner_knows_can_be_started(client: httpx.Client, site: 
         answer = client.post("/api/start", json=wanted | change, headers=writing(client))
         assert answer.status_code in (400, 422), (change, answer.text)
         assert answer.json()["error"].endswith(".")
-    assert not (site.runs / ".starting").exists()
+    assert not (site.runs / ".starting" / "ok.toml").exists()
     assert client.get("/api/system", params={"name": "os:system"}).status_code == 400
 
 

@@ -63,8 +63,8 @@ def page(runs: Sequence[RunTables], pictures: Sequence[Picture]) -> str:
 KEYED = "Only while nobody knows the seed of the noise, which this page has: it is a simulation, not a release."
 
 _FOOT = (
-    "Of private runs it shows what was released and the settings, seed included, and nothing else. Epsilons are bounds from above "
-    "and rounded up; what an audit measured is one from below and rounded down."
+    "Of private runs it shows what was released and the settings, seed included, and nothing else. Epsilons are bounds from "
+    "above and rounded up; what an audit measured is one from below and rounded down."
 )
 
 

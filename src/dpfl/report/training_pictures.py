@@ -41,6 +41,8 @@ def measured(lines: Sequence[Lines], against: str) -> Picture | None:
                 label=as_text(line.label),
                 **style,
             )
+    for axis in (top, bottom):
+        _focus(axis)
     top.set_ylabel("test accuracy, %" if name == "accuracy" else f"{name}, test set")
     bottom.set(xlabel=_axis(against, drawn), ylabel="test loss, nats")
     if against == "rounds":
@@ -58,10 +60,15 @@ def _draw(axis: Any, points: Sequence[Point], wide: float, high: float, band: bo
     axis.plot(x, y, **style)
     if band and any(point.half for point in points):
         low, top = ([high * (point.y + sign * (point.half or 0.0)) for point in points] for sign in (-1, 1))
-        limits = axis.get_ylim()
         axis.fill_between(x, low, top, color=style["color"], alpha=0.15, linewidth=0)
-        room = 0.4 * (max(y) - min(y) or abs(max(y)) or 1.0)
-        axis.set_ylim(min(limits[0], min(y) - room), max(limits[1], max(y) + room))
+
+
+def _focus(axis: Any) -> None:
+    """On the lines, all of them: a band of few seeds may be wider than any of them is high."""
+    values = [float(value) for line in axis.lines for value in line.get_ydata() if math.isfinite(value)]
+    if values and axis.collections:
+        room = 0.4 * (max(values) - min(values) or abs(max(values)) or 1.0)
+        axis.set_ylim(min(values) - room, max(values) + room)
 
 
 def _axis(against: str, lines: Sequence[Lines]) -> str:
