@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from dpfl.privacy import Ledger
 
@@ -21,27 +24,31 @@ SETTINGS = [
     "algorithm.noise_multiplier=1.0",
     "algorithm.sampling_rate=0.1", "model.name=mlp", "model.hidden=32", "budget.epsilon=40", "privacy.accountant=rdp",
 ]  # fmt: skip
-COMMAND = [sys.executable, "-c", "from dpfl.cli import main; main()", "run", "--quiet", "--json"]
 FORKING = """
-import json, os, sys
+import json, os, signal, sys
 import dpfl.cli.run, dpfl.run.train, torch, dp_accounting
 from dpfl.cli import main
 from dpfl.lazy import special
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background may have it ignored
 for line in sys.stdin:
     if child := os.fork():
         print(child, flush=True)
-        os.waitpid(child, 0)
-        print(flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     else:
-        words, said = json.loads(line)
-        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        words, *places = json.loads(line)
+        for number, place in enumerate(places, 1):
+            os.dup2(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         sys.argv = ["dpfl", "run", "--quiet", "--json", *words]
+        ended = 1
         try:
             main()
+        except SystemExit as end:
+            ended = end.code
         finally:
             sys.stdout.flush()
-            os._exit(0)
+            sys.stderr.flush()
+            os._exit(ended or 0)
 """
 """A process that has imported what a run needs, and is forked for each command: to start another takes seconds."""
 
@@ -50,25 +57,35 @@ class Commands:
     """Commands one after another, each in a process of its own, which can be killed."""
 
     def __init__(self, folder: Path) -> None:
-        self._said = folder / "said"
+        self._said = [folder / "out", folder / "err"]
         self._server = subprocess.Popen(
             [sys.executable, "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def start(self, *words: object) -> int:
-        self._server.stdin.write(json.dumps([list(map(str, words)), str(self._said)]) + "\n")
+        self._server.stdin.write(json.dumps([list(map(str, words)), *map(str, self._said)]) + "\n")
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
-    def end(self) -> str:
-        """What it said, once it has ended."""
-        assert self._server.stdout.readline() == "\n"
-        return self._said.read_text()
+    def end(self) -> tuple[int, str, str]:
+        """How it ended, and what it said, once it has."""
+        ended = int(self._server.stdout.readline())
+        return ended, *(path.read_text() for path in self._said)
+
+    def result(self) -> dict[str, Any]:
+        return json.loads(self.end()[1])
 
     def close(self) -> None:
         self._server.stdin.close()
         assert self._server.wait(60) == 0
         self._server.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    made = Commands(tmp_path_factory.mktemp("commands"))
+    yield made
+    made.close()
 
 
 def alive(process: int) -> bool:
@@ -93,10 +110,10 @@ def counts(run: Path) -> list[int]:
     return [sum(Ledger.read(path).spent().values()) for path in paths]
 
 
-def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(tmp_path):
-    whole = subprocess.Popen([*COMMAND, *map(str, ("--out", tmp_path / "whole", *flags()))], stdout=subprocess.PIPE, text=True)
-    moments, commands = random.Random(), Commands(tmp_path)
-    run = tmp_path / "killed"
+def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(commands, tmp_path):
+    commands.start("--out", tmp_path / "whole", "--workers", 1, *flags())
+    expected = commands.result()
+    moments, run = random.Random(), tmp_path / "killed"
     words: list[object] = ["--out", run, "--workers", 1, *flags()]
     for kill in range(6):
         process = commands.start(*words)
@@ -115,32 +132,27 @@ def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(tmp_path):
         assert all(count >= TAU * finished_rounds(run) for count in counts(run))
         words = ["--resume", run, "--workers", 1 + kill % 2]
     commands.start(*words)
-    result = json.loads(commands.end())
-    commands.close()
-    expected = json.loads(whole.communicate(timeout=120)[0])
+    result = commands.result()
     assert result["model_sha256"] == expected["model_sha256"]
     assert result["rounds"] == expected["rounds"] == ROUNDS
     assert result["privacy"]["proven"] == expected["privacy"]["proven"]
     assert counts(run) == [ROUNDS * TAU] * CLIENTS
 
 
-def test_an_interrupt_says_how_to_go_on(tmp_path):
+def test_an_interrupt_says_how_to_go_on(commands, tmp_path):
     run = tmp_path / "run"
     endless = ("budget.rounds=1000000", "budget.epsilon=100000")
-    words = ["--out", run, "--workers", 1, *flags(), *(word for setting in endless for word in ("--set", setting))]
-    # Whoever runs the tests in the background may have interrupts ignored, which children inherit.
-    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = subprocess.Popen([*COMMAND, *map(str, words)], preexec_fn=listening, **pipes)
+    process = commands.start("--out", run, "--workers", 1, *flags(), *(word for one in endless for word in ("--set", one)))
     deadline = time.monotonic() + 60
-    while finished_rounds(run) < 1 and process.poll() is None and time.monotonic() < deadline:
+    while finished_rounds(run) < 1 and alive(process) and time.monotonic() < deadline:
         time.sleep(0.02)
     for _ in range(6):  # Python loses an interrupt that comes while it clears something away; people press the keys again
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=10)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+        if alive(process):
+            os.kill(process, signal.SIGINT)
+        deadline = time.monotonic() + 10
+        while alive(process) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    code, _, said = commands.end()
+    assert code == 130
     assert "Traceback" not in said
     assert f"dpfl run --resume {run}" in said

@@ -108,7 +108,7 @@ def _serve(station: _Station, connection: Connection) -> None:
         return
 
 
-def _context() -> Any:
+def processes() -> Any:
     """Workers are forked from a process that has imported what they need, once, and has computed nothing."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -126,7 +126,7 @@ class _Worker:
         self.start()
 
     def start(self) -> None:
-        context = _context()
+        context = processes()
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(self._station, theirs), daemon=True)
         self._process.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dpfl.engines.local import processes
 from dpfl.errors import DpflError
 from dpfl.reproduce.cells import Cell, Outcome
 from dpfl.run.folder import code_sha256
@@ -74,8 +74,7 @@ def _made(missing: dict[str, tuple[Cell, int]], workers: int, data_dir: Path | N
         for digest, (cell, seed) in missing.items():
             yield digest, _run(cell, seed, data_dir)
         return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(workers, processes(), torch.set_num_threads, (1,)) as pool:
         futures: dict[Future[Outcome], str] = {
             pool.submit(_run, cell, seed, data_dir): digest for digest, (cell, seed) in missing.items()
         }
