@@ -45,7 +45,7 @@ def test_the_tables_of_a_list_are_those_of_the_whole_record(runs: Path) -> None:
 def test_a_thousand_runs_are_read_once(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1000):
         (tmp_path / f"run-{number}").mkdir()
-        for file in ("experiment.toml", "result.json"):
+        for file in ("experiment.toml", "result.json", METRICS):
             (tmp_path / f"run-{number}" / file).hardlink_to(runs / "plain" / file)
     many = Shelf(tmp_path)
     assert len(many.lines()) == 1000
