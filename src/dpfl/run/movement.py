@@ -53,11 +53,16 @@ class Movement:
         kept = [reply for reply in replies if reply.update is not None][: MOST_CLIENTS - len(self._seen)]
         for reply in kept:
             assert reply.update is not None
-            place = reply.client - len(self._names)
-            whose = f"public {place}" if reply.client in self._public else self._names[reply.client]
+            whose = self._whose(reply.client)
             clip = order.tasks[0].clients.clip.level
             norm, turned = length(reply.update), angle(reply.update, self._last)
             self._seen.append(Update(order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None))
+
+    def _whose(self, client: int) -> str:
+        """Clients that are drawn from many have no names."""
+        if client in self._public:
+            return f"public {client - self._public.start}"
+        return self._names[client] if client < len(self._names) else f"client {client}"
 
 
 def length(vector: Tensor) -> float:

@@ -108,7 +108,7 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     """Batches of b of n samples cost by n, which only the node knows before it joins."""
     if algorithm.clients.clip.adapts_to == "raw":
         raise DpflError("A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.")
-    by_size = algorithm.scale != "round" and algorithm.event(2) != algorithm.event(3)
+    by_size = algorithm.release is not None and algorithm.scale != "round" and algorithm.event(2) != algorithm.event(3)
     if algorithm.own_accounts and (by_size or algorithm.of_size(2) is not algorithm):
         raise DpflError(
             f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
