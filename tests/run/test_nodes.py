@@ -185,3 +185,14 @@ def test_scales_and_metrics_are_paid_for_by_nodes(tmp_path) -> None:
     assert result.privacy.proven <= 2.0
     with pytest.raises(DpflError, match="held_out"):
         parse(said | {"metrics": {"private": True}}).serve(post, terms, tmp_path / "other")
+
+
+def test_an_answer_may_be_as_long_as_the_model_needs_and_no_longer(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    first = post.services["node-0"]
+    answer = first.answer
+    first.answer = lambda letter: answer(letter) if b'"kind":"work"' not in letter else bytes(1 << 25)  # type: ignore[method-assign]
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert post.most == (1 << 24) + 16 * sum(weights.numel() for weights in result.module.parameters())
+    assert [line for line in result.lost if "client 0" in line and "larger" in line]

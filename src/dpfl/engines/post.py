@@ -17,6 +17,9 @@ class Delivery:
 
 
 class Post(Protocol):
+    most: int
+    """Bytes of the largest answer that is taken; a longer one counts as lost, and little of it is ever in memory."""
+
     def nodes(self) -> Sequence[str]:
         """The addresses of nodes that are connected now: the carrier's own words, not names."""
 

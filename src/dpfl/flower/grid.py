@@ -18,7 +18,7 @@ class GridPost:
     """A `dpfl.engines.post.Post`."""
 
     def __init__(self, grid: Grid, most: int, life: float = LIFE_SECONDS) -> None:
-        self._grid, self._most, self._life = grid, most, life
+        self._grid, self.most, self._life = grid, most, life
         self._sent: dict[str, str] = {}
 
     def nodes(self) -> Sequence[str]:
@@ -44,7 +44,7 @@ class GridPost:
         ticket = message.metadata.reply_to_message_id
         address = self._sent.pop(ticket, "")
         try:
-            letter = None if message.has_error() else unpacked(message.content, self._most)
+            letter = None if message.has_error() else unpacked(message.content, self.most)
         except Unread:
             letter = None
         return Delivery(address, ticket if address else "", letter)

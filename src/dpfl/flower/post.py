@@ -61,7 +61,7 @@ class FlowerPost:
     """A `dpfl.engines.post.Post`. Used from one thread; a second one only tells the SuperLink that we live."""
 
     def __init__(self, server: str, authority: Path, secret: bytes, most: int, life: float = LIFE_SECONDS) -> None:
-        self._server, self._authority, self._most, self._life = server, authority, most, life
+        self._server, self._authority, self.most, self._life = server, authority, most, life
         self._token = Token()
         self._client = messages.runtime(f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority))
         self._run = 0
@@ -157,8 +157,8 @@ class FlowerPost:
     def _letter(self, tree: ObjectTree) -> bytes | None:
         """None where Flower says that it was lost, or it got lost just now."""
         try:
-            message = messages.pull(self._client, tree, SUPERLINK_NODE_ID, self._run, self._most)
-            return messages.unpacked(message.content, self._most) if message.has_content() else None
+            message = messages.pull(self._client, tree, SUPERLINK_NODE_ID, self._run, self.most)
+            return messages.unpacked(message.content, self.most) if message.has_content() else None
         except (httpx.HTTPError, Unread):
             return None
 

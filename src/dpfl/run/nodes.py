@@ -20,8 +20,10 @@ from dpfl.run.folder import RunFolder
 from dpfl.run.proposing import Propose
 from dpfl.secagg import Group
 
-MOST_ANSWER = 1 << 31
-"""Bytes of a letter, beyond which a node's answer is not looked at."""
+MOST_ANSWER = 1 << 24
+"""Bytes of a letter, beyond which a node's answer is not looked at, beside those of a model."""
+NUMBER = 16
+"""Bytes for each number of a model: an update, and what may be beside it."""
 MOST_SIZE = 1 << 40
 ABSENT = "it did not join when the run began"
 MEMBERS = "nodes.json"
@@ -64,6 +66,7 @@ class Gathering:
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
     def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Remote:
+        self.correspondence.most = self.correspondence.post.most = MOST_ANSWER + NUMBER * size
         folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
         deadline, joining = self.terms.deadline, self.terms.joining
         sums = Sums(self.correspondence, self.group, deadline, joining) if self.group else None
