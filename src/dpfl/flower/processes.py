@@ -34,7 +34,7 @@ from dpfl.flower import keys as made
 from dpfl.flower.keys import ServerKeys
 from dpfl.flower.parent import named
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 STOP_SECONDS = 10.0
 CALL_SECONDS = 10.0
 QUIET = {
