@@ -79,7 +79,6 @@ def test_there_is_one_ledger_a_client_at_sample_level_one_at_client_level_and_no
 
 def test_nothing_is_left_to_count_where_there_is_no_noise(tmp_path: Path) -> None:
     assert accounts(tmp_path, fedavg()).remaining(10) == []
-    assert accounts(tmp_path, fedavg()).spent() == []
 
 
 def test_what_is_left_is_counted_for_each_owner_apart(tmp_path: Path) -> None:

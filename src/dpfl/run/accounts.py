@@ -85,26 +85,28 @@ class Accounts:
     def paths(self) -> list[Path]:
         return [self.ledgers.path(number) for number in range(len(self.ledgers))]
 
-    def spent(self, besides: str = "") -> list[dict[Event, int]]:
-        return self._ask(lambda ledger: ledger.spent(besides))
-
     def remaining(self, horizon: int) -> list[int]:
         """How many releases of this run each owner allows; more than anyone makes where nothing limits them."""
         if self.algorithm.unit == "none":
             return []
-        event = self.event
-        for spent in self.spent(besides=self.run):
-            neighbours_of([*spent, event])
+        allowed = self._ask(lambda ledger: self._allowed(ledger, horizon))
         if self.published:
             counts = {id(own): self._claimed_remaining(own, horizon) for own in self._kinds}
             return [counts[id(own)] for own in self._own]
-        if self.algorithm.schedule:
-            return self._ask(lambda ledger: self._scheduled_remaining(ledger, horizon))
-        return self._ask(lambda ledger: ledger.remaining(event, self.limit, horizon, self.run, self.algorithm.before))
+        return allowed
 
-    def _scheduled_remaining(self, ledger: Ledger, horizon: int) -> int:
-        """The longest beginning of the schedule that every limit leaves room for, beside other runs."""
-        others = add_all(ledger.spent(besides=self.run), self.algorithm.before)
+    def _allowed(self, ledger: Ledger, horizon: int) -> int:
+        """By one owner, beside other runs, which are for the same neighbours."""
+        others = ledger.spent(besides=self.run)
+        neighbours_of([*others, self.event])
+        if self.published:
+            return MOST
+        if self.algorithm.schedule:
+            return self._scheduled_remaining(ledger, add_all(others, self.algorithm.before), horizon)
+        return ledger.remaining(self.event, self.limit, horizon, self.run, self.algorithm.before)
+
+    def _scheduled_remaining(self, ledger: Ledger, others: Spent, horizon: int) -> int:
+        """The longest beginning of the schedule that every limit leaves room for."""
         limits = [limit for limit in (ledger.limit, self.limit) if limit]
 
         def fits(releases: int) -> bool:
@@ -150,7 +152,7 @@ class Accounts:
         spending = partial(self.algorithm.spending, population=self._population)
         known = add_all(before, spending(kept)) if kept else {}
         starts = set()
-        for everything, others in zip(self.spent(), self.spent(besides=self.run), strict=True):
+        for everything, others in self._debits():
             lost = {} if kept is None else less(everything, add_all(others, known))
             starts.add(frozenset(add_all(add_all(others, before), lost).items()))
         alike = None if self.algorithm.schedule else self.event
@@ -171,9 +173,9 @@ class Accounts:
         planned = ledger.plans().get(self.run, {}).get(self.event, 0)
         return min(left, planned - self.algorithm.before.get(self.event, 0))
 
-    def _bounds(self) -> list[tuple[dict[Event, int], float]]:
-        """Of each account: the most that could have been released, and the epsilon that no debit can pass."""
-        return self._ask(lambda ledger: (bound(ledger), self._ceiling(ledger)))
+    def _held(self, ledger: Ledger) -> tuple[dict[Event, int], dict[Event, int], float]:
+        """What was released, the most that could have been, and the epsilon that no debit can pass."""
+        return ledger.spent(), bound(ledger), self._ceiling(ledger)
 
     def _ceiling(self, ledger: Ledger) -> float:
         """By the largest limit that the owner had: one set later, or that of a later run, held nothing that came before it."""
@@ -185,8 +187,7 @@ class Accounts:
 
         What was asked before the first round is not counted among `paid`, and stands for none of them.
         """
-        found = self._ask(lambda ledger: (ledger.spent(), ledger.spent(self.run)))
-        for path, count, (everything, others) in zip(self.paths(), paid, found, strict=True):
+        for path, count, (everything, others) in zip(self.paths(), paid, self._debits(), strict=True):
             if sum(less(everything, add_all(others, self.algorithm.before)).values()) < count:
                 raise DpflError(
                     f"The ledger {path} has lost debits of this run; bring back the one it had, or start a new run."
@@ -194,11 +195,15 @@ class Accounts:
 
     def check_made(self) -> None:
         """A run that has ended left debits under its name, which is a digest of its record: another record has none."""
-        if not any(self._ask(lambda ledger: less(ledger.spent(), ledger.spent(self.run)))):
+        if not any(less(everything, others) for everything, others in self._debits()):
             raise DpflError(
                 f"The ledgers in {self.folder} hold no debit of the run {self.run}: it released nothing, or record or ledgers "
                 "are not its own; restore them from a copy."
             )
+
+    def _debits(self) -> list[tuple[dict[Event, int], dict[Event, int]]]:
+        """Of each account: all that it holds, and what is of other runs."""
+        return self._ask(lambda ledger: (ledger.spent(), ledger.spent(besides=self.run)))
 
     def _ask(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
         """Of every ledger in turn."""
@@ -212,10 +217,10 @@ class Accounts:
         """Proven is what was fixed beforehand: the most that could have been released, inside the limits that hold."""
         if self.algorithm.unit == "none":
             return self._nothing()
-        spent, bounds, epsilon = self.spent(), self._bounds(), accountant(self.accountant).epsilon
-        used = [epsilon(events, self.delta) for events in spent]
+        held, epsilon = self._ask(self._held), accountant(self.accountant).epsilon
+        spent, used = [events for events, *_ in held], [epsilon(events, self.delta) for events, *_ in held]
         figures = [
-            max(made, min(epsilon(most, self.delta), ceiling)) for made, (most, ceiling) in zip(used, bounds, strict=True)
+            max(made, min(epsilon(most, self.delta), ceiling)) for made, (_, most, ceiling) in zip(used, held, strict=True)
         ]
         claim = self.algorithm.claim
         stated = [self._stated(own, events) for own, events in zip(self._own, spent, strict=True)]
@@ -236,7 +241,7 @@ class Accounts:
             stated={encode(event): count for event, count in max(stated, key=_releases_made).items()},
             assumptions=self._assumptions(randomness),
             used=max(used),
-            most=_releases([most for most, _ in bounds]),
+            most=_releases([most for _, most, _ in held]),
             noise=self.algorithm.noise,
             asked=self.algorithm.questions,
             warnings=(*self.warnings, *self._unlimited()),
