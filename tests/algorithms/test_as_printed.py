@@ -18,8 +18,9 @@ from dpfl.data import Federation
 from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
 from dpfl.privacy.haar import Haar, whole

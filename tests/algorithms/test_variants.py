@@ -15,7 +15,8 @@ from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sg
 from dpfl.data import Federation
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
+from dpfl.node.site import Site
 from dpfl.node.task import Task
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
 from dpfl.privacy.published import HellingerNoise

@@ -17,8 +17,8 @@ from dpfl.engines.local import InProcess, Workers, local_engine
 from dpfl.engines.shared import SharedFolder
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Site
 from dpfl.node.optimisers import SGD
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
 from dpfl.privacy.events import ADD_REMOVE

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Reply, Task
 from dpfl.privacy import (
     All,

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from dpfl.errors import DpflError
 from dpfl.models import from_module
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.clip import PerLayer

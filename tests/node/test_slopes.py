@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpfl.models import from_module
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Reply, Task
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
 from dpfl.privacy.events import ADD_REMOVE

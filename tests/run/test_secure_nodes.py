@@ -18,10 +18,11 @@ from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, parse
 from dpfl.keys import new_key, raw
-from dpfl.node import letters
+from dpfl.node import letters, sum_letters
 from dpfl.node.service import Service
 from dpfl.privacy.whole_sums import WholeSum
 from dpfl.run.nodes import Terms
+from dpfl.secagg import Masked
 from tests.loopback import Loopback, federation
 from tests.run.test_nodes import spent
 from tests.run.test_tables import content, write
@@ -256,3 +257,18 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(tmp_path:
         f"{when}: Only 1 clients opened their shares" for when in ("before round 1", "after the last round")
     ]
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", "abc")] == [4] * 3
+
+
+def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(tmp_path: Path, monkeypatch) -> None:
+    """Its digests are of other seeds than it used, so that no mask of it is ever found: after three rounds nobody pays more."""
+    experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
+    arrays = sum_letters.masked_arrays
+
+    def spoiled(masked: Masked) -> dict[str, np.ndarray]:
+        found = arrays(masked)
+        return found | ({"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {})
+
+    monkeypatch.setattr(sum_letters, "masked_arrays", spoiled)
+    with pytest.raises(DpflError, match="3 sums one after another could not be opened"):
+        experiment.serve(post, terms, tmp_path / "run")
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3] * 4

@@ -33,9 +33,10 @@ from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.build import built
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
+from dpfl.node.site import Site
 from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release

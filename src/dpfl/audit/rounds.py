@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from dpfl.algorithms import Algorithm
 from dpfl.data.names import client_names
 from dpfl.engines import local_engine
-from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Buildable, Site
+from dpfl.models import Buildable, FlatModel, from_module
+from dpfl.node.site import Site
 from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Ledger, Randomness
 from dpfl.privacy.ledgers import FEDERATION, Ledgers

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from dpfl.engines.shared import Mapped, PackedRows, SharedFolder
 from dpfl.errors import DpflError
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
+from dpfl.node.site import Site
 from dpfl.node.task import Order, Reply, Task
 
 

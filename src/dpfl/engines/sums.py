@@ -17,6 +17,7 @@ from dpfl.node.refusals import Bad, Reason
 from dpfl.node.sum_letters import Arrays, Words
 from dpfl.secagg import At, Card, Group, Masked, Refusal, Sum, Vote, check, present, session
 
+MOST_BARREN = 3
 GREETING = 3.0
 """Seconds that somebody who was away is waited for."""
 
@@ -38,6 +39,8 @@ class Sums:
     _at: At | None = None
     _order: str = ""
     _masked: dict[str, Masked] = field(default_factory=dict)
+    _barren: int = 0
+    """Sums since the last that was opened."""
 
     def ready(self, round: int, wanted: Collection[str]) -> None:
         """A session with those of the wanted who are there; refused, before anybody pays, where they are too few."""
@@ -97,7 +100,13 @@ class Sums:
         self._away.setdefault(name, (round + 1, 1))
 
     def begin(self, at: At, order: str) -> None:
-        self._at, self._order, self._masked = at, order, {}
+        """Nobody pays for more sums than a few that come to nothing, one after another."""
+        if self._barren >= MOST_BARREN:
+            raise DpflError(
+                f"{MOST_BARREN} sums one after another could not be opened, though enough nodes were there: see what was lost, "
+                "take off the list who spoils them, or go on with --resume."
+            )
+        self._at, self._order, self._masked, self._barren = at, order, {}, self._barren + 1
 
     def take(self, name: str, answer: Letter) -> np.ndarray:
         """The masked numbers of a node; `Bad` where they are none."""
@@ -126,20 +135,20 @@ class Sums:
         shown = {name: sum_letters.shown_to(one, len(self._members.names)) for name, one in sum.shown().items()}
         answers = self._asked("survivors", self._order, shown, self.deadline, least)
         if not sum.missing:
-            self._open(sum, answers)
-            return sum.total()
+            return self._total(sum, answers)
         for name, answer in answers.items():
             with suppress(Bad, Refusal):
                 sum.vote(Vote(self._at, name, sum_letters.signature(answer.head.get("signature"))))
         votes = sum_letters.votes_to_words(sum.votes())
-        self._open(sum, self._asked("votes", self._order, {name: (votes, {}) for name in answers}, self.deadline, least))
-        return sum.total()
+        return self._total(sum, self._asked("votes", self._order, dict.fromkeys(answers, (votes, {})), self.deadline, least))
 
-    def _open(self, sum: Sum, answers: Mapping[str, Letter]) -> None:
+    def _total(self, sum: Sum, answers: Mapping[str, Letter]) -> np.ndarray:
         assert self._at is not None
         for name, answer in answers.items():
             with suppress(Bad, Refusal):
                 sum.open(sum_letters.opened_from(answer.head, answer.arrays, self._at, name))
+        total, self._barren = sum.total(), 0
+        return total
 
     def _asked(
         self, kind: str, order: str, told: Mapping[str, tuple[Words, Arrays]], seconds: float, enough: int | None = None

@@ -5,33 +5,31 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl import tasks
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, plain_gradient
 from dpfl.gradients.mixing import refuse_mixing
-from dpfl.models import Buildable, FlatModel
+from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.node.objectives import Generator
-from dpfl.node.policy import Policy
+from dpfl.node.site import Site
 from dpfl.node.task import Reply, Task, cost, moved_by_rounding
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event, gaussian
-from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.randomness import scoped
 from dpfl.privacy.surveys import Mean, shared_answer
 from dpfl.tasks.noisy import counted
@@ -41,32 +39,6 @@ _log = logging.getLogger("dpfl")
 OPEN_LEDGERS = 256
 DIGESTED = 256
 """Rows that are copied at a time to digest a client's data."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """Everything that the clients of one machine share; the tensors may lie in shared memory."""
-
-    run: str
-    model: Buildable
-    task: tasks.Task
-    x: Tensor
-    y: Tensor
-    clients: Sequence[Tensor]
-    declared: Sequence[int]
-    randomness: Randomness
-    ledgers: Ledgers | None = None
-    fingerprint: str = ""
-    policy: Policy = field(default_factory=Policy)
-    public: Sequence[int] = ()
-    """Clients whose data is nobody's secret."""
-    held_out: int | None = None
-    """Where in `clients` those samples begin that each client keeps out of training, for a metric."""
-    persons: Tensor | None = None
-    """Whose each row is, where the unit is a person: all that one has at a client. Sizes are declared in persons then."""
-    rows_per_person: int | None = None
-    timed: bool = False
-    """Whether somebody sees how long an answer takes, so that no draw may change it."""
 
 
 class Node:

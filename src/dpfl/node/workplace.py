@@ -17,9 +17,10 @@ from dpfl.models.catalog import Buildable, Model
 from dpfl.models.columns import on_columns
 from dpfl.node.charter import Charter
 from dpfl.node.held import digest
-from dpfl.node.node import Node, Site
+from dpfl.node.node import Node
 from dpfl.node.proposal import Proposal
 from dpfl.node.refusals import Bad, Reason
+from dpfl.node.site import Site
 from dpfl.own import is_path
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.privacy.limit import Limit, Share

@@ -26,8 +26,8 @@ from dpfl.models import Buildable, FlatModel, refuse_batch_statistics
 from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
-from dpfl.node.node import Site
 from dpfl.node.objectives import CrossEntropy, final_layer
+from dpfl.node.site import Site
 from dpfl.own import refuse_unreachable
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.planning.questions import PrivateMetric, with_questions

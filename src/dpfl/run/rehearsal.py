@@ -10,8 +10,10 @@ from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import checked_scores
 from dpfl.lazy import torch
+from dpfl.models import Buildable
 from dpfl.models.flat import evaluating
-from dpfl.node.node import Buildable, Node, Site
+from dpfl.node.node import Node
+from dpfl.node.site import Site
 from dpfl.node.task import Reply, Task
 from dpfl.privacy import All, Keyed
 
