@@ -19,7 +19,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 4 --dist loadgroup
 
 chromium:  ## for the tests in a browser: Debian's, where it is missing and root may install it; else they are skipped, and say so
 	@command -v chromium || command -v chromium-browser || { test "$$(id -u)" = 0 && command -v apt-get > /dev/null \
@@ -30,7 +30,7 @@ screenshots: $(VENV)/.installed-dev  ## the pictures of the pages that README an
 	$(BIN)/python scripts/screenshots.py
 
 coverage: $(VENV)/.installed-dev  ## the same tests with their coverage, which takes longer
-	$(BIN)/pytest -n 2 --dist loadgroup --cov=dpfl --cov-report=term:skip-covered
+	$(BIN)/pytest -n 4 --dist loadgroup --cov=dpfl --cov-report=term:skip-covered
 
 bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="--only steps"
 	.venv-bench/bin/python -m benchmarks.run $(ARGS)
