@@ -16,10 +16,11 @@ from dpfl.cli.report import report
 from dpfl.errors import DpflError
 from dpfl.experiment import load, parse
 from dpfl.report.again import command
-from dpfl.report.lines import lines_of
+from dpfl.report.lines import Lines, lines_of
 from dpfl.report.page import page, policy
 from dpfl.report.pictures import pictures
 from dpfl.report.run_tables import RunTables, read_all
+from dpfl.report.training_pictures import _measured_sentence
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, Row, read_thinned
 from tests.conftest import MODEL, small_crowd, small_federation
@@ -161,11 +162,22 @@ def test_a_guarantee_that_hangs_on_a_seed_says_so(runs: Path) -> None:
 
 
 def test_no_epsilon_is_rounded_down(runs: Path) -> None:
-    """3.991 is not 3.99: what is bounded from above must not say less."""
+    """3.99101 is not 3.9910: what is bounded from above must not say less."""
     run = RunTables.read(runs / "private-seed0")
-    last = replace(run.rows[-1], epsilon=3.991)
+    last = replace(run.rows[-1], epsilon=3.99101)
     told = next(one for one in pictures([replace(run, rows=[last])]) if one.name == "measured-by-epsilon").sentence
-    assert "epsilon 4.00" in told
+    assert "epsilon 3.9911" in told
+
+
+@pytest.mark.parametrize(("name", "way"), [("AUC", "rising"), ("RMSE", "falling"), ("perplexity", "falling")])
+def test_better_is_where_the_metric_says(runs: Path, name: str, way: str) -> None:
+    """Fault: of two runs measured by RMSE the worse was said to be the better trade."""
+    less, both = way == "falling", [Lines(f"seed{seed}", (RunTables.read(runs / f"private-seed{seed}"),)) for seed in (0, 1)]
+    ends = {line.label: line.points("rounds", "headline")[-1].y for line in both}
+    best = (min if less else max)(ends, key=lambda label: ends[label])
+    assert f"still {way} there" in _measured_sentence(both[:1], "rounds", name)
+    assert f"{best} ends {'lowest' if less else 'highest'}" in _measured_sentence(both, "rounds", name)
+    assert f"the {'lower' if less else 'higher'} line is the better trade" in _measured_sentence(both, "epsilon", name)
 
 
 def test_a_page_that_has_the_seed_of_noise_says_so(runs: Path) -> None:

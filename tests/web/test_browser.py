@@ -9,6 +9,9 @@ from importlib import resources
 
 import pytest
 
+from dpfl.privacy.statement import rounded_up
+from dpfl.run.folder import RunFolder
+from dpfl.web.shelf import line_of
 from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -18,8 +21,9 @@ pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.skipif(chromium() is N
 
 PAGES = [
     "/", "/run?name=private-seed0", "/run?name=plain", "/compare?name=private-seed0&name=private-seed1&name=plain", "/plan",
-    "/systems", "/systems?name=ali-dpfl", "/privacy?name=private-seed0&owner=client-00001",
+    "/systems", "/systems?name=ali-dpfl", "/privacy", "/privacy?name=private-seed0&owner=client-00001",
 ]  # fmt: skip
+PHONE = 390
 SLOW = 120_000
 """Milliseconds: nothing waits as long where a machine is quiet."""
 
@@ -85,9 +89,42 @@ def test_two_runs_are_compared_from_the_list(page) -> None:
     page.wait_for_selector("#page[data-ready]")
     expect(page.get_by_role("region", name="Runs side by side").locator("tbody tr")).to_have_count(2)
     expect(page.get_by_text("only rows of equal epsilon are a fair comparison")).to_be_visible()
+    expect(page.get_by_role("cell", name="nobody")).to_be_visible()
     page.get_by_label("private-seed1").check()
     expect(page.get_by_role("cell", name="private (2 seeds)")).to_be_visible()
+    expect(page.get_by_text("A shaded band is where the mean over all seeds lies").first).to_be_visible()
     expect(page.locator("figure canvas")).to_have_count(4)
+
+
+def test_of_a_run_that_ended_the_page_says_when_and_all_of_its_statement(page, site: Site) -> None:
+    line = line_of(RunFolder(site.runs / "private-seed0"), "private-seed0")
+    spent = f"{rounded_up(line['epsilon']):.4f}"
+    opened(page, "/")
+    expect(page.locator("tr", has_text="private-seed0").locator(".meter")).to_have_text(f"{spent} of 20")
+    opened(page, "/run?name=private-seed0")
+    expect(page.locator(".meter.large strong")).to_have_text(spent)
+    expect(page.get_by_text("for real data it is not enough")).to_be_visible()
+    expect(page.get_by_text(f"ended {line['ended'][:10]} {line['ended'][11:16]} UTC")).to_be_visible()
+    expect(page.locator("figcaption", has_text=" now")).to_have_count(0)
+    expect(page.locator("figcaption", has_text="at the end")).to_have_count(2)
+
+
+def test_a_page_that_nobody_sees_keeps_no_connection(page, site: Site) -> None:
+    """A browser has six to a server: with a stream each, the seventh page would never load."""
+    shutil.copytree(site.runs / "plain", site.runs / "watched")
+    folder = RunFolder(site.runs / "watched")
+    folder.file("result.json").unlink()
+    seen = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });" \
+        " document.dispatchEvent(new Event('visibilitychange')); }"  # fmt: skip
+    with folder.locked():
+        opened(page, "/run?name=watched")
+        expect(page.locator(".badge").first).to_have_text("running")
+        with page.expect_event("requestfailed", lambda request: "/api/events" in request.url):
+            page.evaluate(seen, True)
+        with page.expect_request("**/api/events*"):
+            page.evaluate(seen, False)
+    expect(page.locator(".badge").first).to_have_text("stopped")
+    shutil.rmtree(folder.path)
 
 
 def test_the_officer_reads_a_ledger_and_verifies(page) -> None:
@@ -116,10 +153,12 @@ def test_hostile_names_are_text(page) -> None:
 
 def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -> None:
     opened(page, "/plan")
+    expect(page.get_by_text("computed by the accountant")).to_be_visible()
     before = page.locator(".say").inner_text()
     page.get_by_label("Epsilon, slider").focus()
     for _ in range(30):
         page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("a first sketch, may still change")).to_be_visible()
     expect(page.locator(".say")).not_to_have_text(before)
     page.get_by_label("Rounds", exact=True).fill("120")
     page.get_by_label("Clients", exact=True).fill("4")
@@ -176,13 +215,29 @@ AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).
     .map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" "))"""
 
 
+OVER = """() => [...document.querySelectorAll("body *")].filter((one) => {
+    const box = one.getBoundingClientRect(), cut = getComputedStyle(one).overflowX !== "visible";
+    return box.width && box.height && !one.closest(".skip, .stack thead")
+      && (box.right > innerWidth + 1 || box.left < -1 || (cut && one.scrollWidth > one.clientWidth + 1));
+  }).map((one) => one.outerHTML.slice(0, 120))"""
+"""Whatever a page shows outside of its window, or one must scroll sideways to."""
+
+
+@pytest.mark.parametrize("path", ["/report?name=private-seed0&name=plain", "/certificate?name=private-seed0"])
+def test_what_is_made_to_be_printed_fits_a_phone(page, path: str) -> None:
+    page.set_viewport_size({"width": PHONE, "height": 850})
+    page.goto(path)
+    assert page.evaluate(OVER) == []
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_for_everybody_on_a_phone_and_in_the_dark(page, path: str) -> None:
     axe = (resources.files("axe_playwright_python") / "axe.min.js").read_text()
-    for width, scheme in ((390, "dark"), (1200, "light")):
+    for width, scheme in ((PHONE, "dark"), (1200, "light")):
         page.set_viewport_size({"width": width, "height": 850})
         page.emulate_media(color_scheme=scheme)
         opened(page, path)
+        assert page.evaluate(OVER) == [] or width != PHONE
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.evaluate(axe)
         assert page.evaluate(AXE) == []

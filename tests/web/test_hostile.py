@@ -159,10 +159,19 @@ def test_other_sites_have_no_report_drawn(mode: str) -> None:
 @pytest.mark.parametrize("cookie", ['{"a":1}', "a@b=c", "x"])
 def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None:
     token = "long-enough-token"
-    gate = Gate(lambda *_: None, Keys(frozenset(), token))  # type: ignore[arg-type, return-value]
-    assert gate._known({"cookie": f"{cookie}; dpfl-token={token}"})
-    assert gate._known({"cookie": f"dpfl-token={token}; {cookie}"})
-    assert not gate._known({"cookie": f"{cookie}; dpfl-token=other"})
+    keys = Keys(frozenset(), token)
+    gate = Gate(lambda *_: None, keys)  # type: ignore[arg-type, return-value]
+    assert gate._known({"cookie": f"{cookie}; {keys.cookie}={token}"})
+    assert gate._known({"cookie": f"{keys.cookie}={token}; {cookie}"})
+    assert not gate._known({"cookie": f"{cookie}; {keys.cookie}=other"})
+
+
+def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    one, other = Keys(frozenset(), "the-first-token"), Keys(frozenset(), "another-token")
+    assert one.cookie != other.cookie
+    both = {"cookie": "; ".join(f"{keys.cookie}={keys.token}" for keys in (one, other))}
+    assert all(Gate(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("token", ["with a space in it", "semi;colon-and-more", "ein-längeres-wort", "line\nbreak-and-more"])

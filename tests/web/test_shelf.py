@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from dpfl.web import plans, shelf
 from dpfl.web.live import Live
 from dpfl.web.officer import ledger_view, ledgers_of, verdict
 from dpfl.web.shelf import Shelf, heads, line_of
-from dpfl.web.views import compared, run_view
+from dpfl.web.views import compared, now, run_view
 from tests.web.conftest import HOSTILE
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -70,19 +72,19 @@ def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
     assert Shelf(tmp_path / "nowhere").lines() == []
 
 
-def test_a_long_run_is_thinned(runs: Path, tmp_path: Path) -> None:
-    shutil.copytree(runs / "plain", tmp_path / "long")
-    folder = RunFolder(tmp_path / "long")
-    metrics = folder.metrics()
-    values = ((round, *[1.0] * (len(COLUMNS) - 1)) for round in range(3, 100_001))
-    metrics._connection.execute("BEGIN")
-    metrics._connection.executemany(f"INSERT INTO rounds VALUES ({', '.join('?' * len(COLUMNS))})", values)
-    metrics._connection.execute("COMMIT")
-    metrics.close()
-    rounds = run_view(folder, "long")["rows"]["round"]
-    assert len(rounds) <= 4000
-    assert rounds[-1] == 100_000
-    assert (folder.path / METRICS).exists()
+def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "private-seed0", tmp_path / "long")
+    folder, last = RunFolder(tmp_path / "long"), 1_000_000
+    numbers = f"WITH RECURSIVE made(round) AS (SELECT 3 UNION ALL SELECT round + 1 FROM made WHERE round < {last})"
+    with closing(sqlite3.connect(folder.file(METRICS))) as connection, connection:
+        connection.execute(f"{numbers} INSERT INTO rounds SELECT round{', 1.0' * (len(COLUMNS) - 1)} FROM made")
+        connection.execute(f"{numbers} INSERT INTO updates SELECT round, '', 2.0, NULL, 1.0, NULL FROM made")
+    view = run_view(folder, "long")
+    for shown, most in ((view["rows"]["round"], 4000), (view["signal"]["round"], 20_000)):
+        assert most / 2 < len(shown) <= most
+        assert shown[-1] == last
+    assert now(folder, last - 3, ())["rows"]["round"] == [last - 2, last - 1, last]
+    assert line_of(folder, "long")["rounds"] == 2  # as its result says
 
 
 def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:

@@ -22,7 +22,7 @@ STYLE = """
 @page { size: A4; margin: 10mm 14mm }
 * { box-sizing: border-box }
 body { font: 9.2pt/1.38 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; color: #1b2430; margin: 0 auto;
-  max-width: 182mm; padding: 6mm 0; print-color-adjust: exact; -webkit-print-color-adjust: exact }
+  max-width: 190mm; padding: 6mm 4mm; print-color-adjust: exact; -webkit-print-color-adjust: exact }
 @media print { body { padding: 0; font-size: 8.7pt; line-height: 1.3 } }
 header { display: flex; justify-content: space-between; align-items: flex-end; border-bottom: 1.6pt solid #1b2430;
   padding-bottom: 2.2mm }

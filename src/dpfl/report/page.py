@@ -5,21 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
-from typing import Any
 
 import tomli_w
 
-from dpfl.privacy.statement import NOISE, unit_in_words
 from dpfl.report.again import command
 from dpfl.report.canvas import Picture
 from dpfl.report.compare import Group, grouped, notes
 from dpfl.report.privacy_pictures import epsilon_words, three_values
 from dpfl.report.run_tables import RunTables
-from dpfl.report.tables import word
+from dpfl.report.tables import stated_lines, word
 from dpfl.run.metrics import figure
 
 
@@ -173,31 +171,8 @@ def _statement(run: RunTables, alone: bool) -> str:
     title = "Privacy statement" if alone else f"Privacy statement of {run.name}"
     if not run.statement:
         return f'<h2>{escape(title)}</h2><p class="soft">It is written when the run ends.</p>'
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in _lines(run.statement))
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in stated_lines(run.statement))
     return f'<h2>{escape(title)}</h2><div class="scroll"><table><tbody>{rows}</tbody></table></div>'
-
-
-def _lines(stated: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    """The statement as it lies in the folder, in the words of a terminal."""
-    proven, claimed = stated.get("proven"), stated.get("claimed")
-    by = f" at delta {stated['delta']:g} by {stated['accountant']}"
-    yield "proven", f"epsilon {word(float(proven))}{by}" if isinstance(proven, int | float) else "unbounded: no epsilon holds"
-    yield "claimed", f"{'nothing' if claimed is None else word(claimed)} ({stated.get('claim') or 'the paper says nothing'})"
-    if isinstance(stated.get("used"), int | float) and stated["used"] != proven:
-        yield "used", f"epsilon {word(float(stated['used']))} of it; that follows what came out, and is no guarantee"
-    if stated["unit"] != "none":
-        yield "unit", f"{unit_in_words(str(stated['unit']))}; neighbours: {stated.get('neighbours')}"
-    for warning in stated.get("warnings", ()):
-        yield "warning", str(warning)
-    yield "adversary", str(stated.get("adversary"))
-    if stated.get("noise") in NOISE:
-        yield "noise", NOISE[str(stated["noise"])]
-    for event, count in stated.get("releases", {}).items():
-        most = stated.get("most", {}).get(event, count)
-        yield "releases", f"{count}{f' (at most {most})' if most != count else ''} x {event}"
-    for name, key in (("asked", "asked"), ("not accounted for", "unaccounted"), ("assumes", "assumptions")):
-        for line in stated.get(key, ()):
-            yield name, str(line)
 
 
 def _experiment(run: RunTables, number: int) -> str:
@@ -220,5 +195,7 @@ def _experiment(run: RunTables, number: int) -> str:
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    lines = (zip(heads, row, strict=True) for row in rows)
+    cells = ("".join(f'<td data-label="{escape(name)}">{escape(cell)}</td>' for name, cell in line) for line in lines)
+    body = "".join(f"<tr>{line}</tr>" for line in cells)
+    return f'<div class="scroll"><table class="stack"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

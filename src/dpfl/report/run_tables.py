@@ -20,6 +20,7 @@ from dpfl.run.metrics import Row, Update, read_lost, read_thinned, read_updates
 
 MOST_ROWS = 4000
 """Of a longer run its rounds are shown as means over as many rounds each: a picture has no more places."""
+MOST_UPDATES = 20_000
 MOST_ACCOUNTS = 200
 """Ledgers that are opened for their limits."""
 
@@ -67,7 +68,7 @@ class RunTables:
 
     @cached_property
     def updates(self) -> Sequence[Update]:
-        return read_updates(self.folder.file(METRICS))
+        return read_updates(self.folder.file(METRICS), MOST_UPDATES)
 
     @property
     def steps(self) -> list[Update]:

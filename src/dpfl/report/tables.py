@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from dpfl.privacy import PrivacyStatement
-from dpfl.privacy.statement import rounded_up
+from dpfl.privacy.statement import NOISE, rounded_up, unit_in_words
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import figure
 
@@ -23,6 +23,29 @@ def statement_panel(privacy: PrivacyStatement) -> Panel:
     for heading, text in privacy.lines():
         grid.add_row(heading, text)
     return Panel(grid, title="privacy statement", title_align="left", expand=False)
+
+
+def stated_lines(stated: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The statement as it lies in the folder, in the words of a terminal."""
+    proven, claimed = stated.get("proven"), stated.get("claimed")
+    by = f" at delta {stated['delta']:g} by {stated['accountant']}"
+    yield "proven", f"epsilon {word(float(proven))}{by}" if isinstance(proven, int | float) else "unbounded: no epsilon holds"
+    yield "claimed", f"{'nothing' if claimed is None else word(claimed)} ({stated.get('claim') or 'the paper says nothing'})"
+    if isinstance(stated.get("used"), int | float) and stated["used"] != proven:
+        yield "used", f"epsilon {word(float(stated['used']))} of it; that follows what came out, and is no guarantee"
+    if stated["unit"] != "none":
+        yield "unit", f"{unit_in_words(str(stated['unit']))}; neighbours: {stated.get('neighbours')}"
+    for warning in stated.get("warnings", ()):
+        yield "warning", str(warning)
+    yield "adversary", str(stated.get("adversary"))
+    if stated.get("noise") in NOISE:
+        yield "noise", NOISE[str(stated["noise"])]
+    for event, count in stated.get("releases", {}).items():
+        most = stated.get("most", {}).get(event, count)
+        yield "releases", f"{count}{f' (at most {most})' if most != count else ''} x {event}"
+    for name, key in (("asked", "asked"), ("not accounted for", "unaccounted"), ("assumes", "assumptions")):
+        for line in stated.get(key, ()):
+            yield name, str(line)
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from dpfl.privacy.statement import rounded_up
 from dpfl.report.canvas import FAINT, INK, PALETTE, Picture, as_text, canvas, legend, line_style, whole_ticks
 from dpfl.report.lines import Lines, Point
 from dpfl.report.run_tables import RunTables
+from dpfl.run.metrics import LESS_IS_BETTER
 from dpfl.run.metrics import figure as figure_in_words
 
 BANDS = 6
 """Of more lines than this the bands would hide each other."""
 AXES = {"rounds": "round", "epsilon": "epsilon used, an upper bound", "bytes": "megabytes sent, all clients together"}
+MIXED = "each task's own metric"
 SCALES = {"bytes": 1e-6}
 
 
@@ -26,7 +28,7 @@ def measured(lines: Sequence[Lines], against: str) -> Picture | None:
     if not drawn:
         return None
     names = {run.headline for line in drawn for run in line.runs}
-    name = next(iter(names)) if len(names) == 1 else "each task's own metric"
+    name = next(iter(names)) if len(names) == 1 else MIXED
     figure, (top, bottom) = canvas(2, height=4.6, sharex=True)
     for number, line in enumerate(lines):
         many = len(line.points(against, "headline")) > 40
@@ -81,6 +83,7 @@ def _axis(against: str, lines: Sequence[Lines]) -> str:
 
 
 def _measured_sentence(lines: Sequence[Lines], against: str, name: str) -> str:
+    less = name in LESS_IS_BETTER
     ends = {line.label: points[-1] for line in lines if (points := line.points(against, "headline"))}
     if not ends:
         return "Nothing was measured but the loss: the task has no headline, or there was no public test set."
@@ -88,18 +91,22 @@ def _measured_sentence(lines: Sequence[Lines], against: str, name: str) -> str:
         end = next(iter(ends.values()))
         where = {
             "rounds": f"round {end.x:.0f}",
-            "epsilon": f"epsilon {rounded_up(end.x, 2):.2f}",
+            "epsilon": f"epsilon {rounded_up(end.x):.4f}",
             "bytes": f"{end.x * 1e-6:.3g} MB",
         }[against]
-        return f"The run ends with {figure_in_words(name, end.y)} at {where}; a curve still rising there would use more budget."
-    best = max(ends, key=lambda label: ends[label].y)
+        still = f"a curve still {'falling' if less else 'rising'} there would use more budget"
+        return f"The run ends with {figure_in_words(name, end.y)} at {where}; {still}."
+    side = "lower" if less else "higher"
+    best = (min if less else max)(ends, key=lambda label: ends[label].y)
     fair = {
         "rounds": "Read it at equal rounds; privacy may differ between the lines.",
-        "epsilon": "At the same epsilon the higher line is the better trade; only this comparison is a fair one.",
-        "bytes": "At the same bytes the higher line is the better use of the network.",
+        "epsilon": f"At the same epsilon the {side} line is the better trade; only this comparison is a fair one.",
+        "bytes": f"At the same bytes the {side} line is the better use of the network.",
     }[against]
     band = " Bands are 95 % intervals of the mean over seeds." if any(point.half for point in ends.values()) else ""
-    return f"{best} ends highest, with {figure_in_words(name, ends[best].y)}. {fair}{band}"
+    if name == MIXED:
+        return f"Tasks differ, and so do their metrics: lines of two tasks cannot be compared.{band}"
+    return f"{best} ends {'lowest' if less else 'highest'}, with {figure_in_words(name, ends[best].y)}. {fair}{band}"
 
 
 def taus(lines: Sequence[Lines]) -> Picture | None:

@@ -152,7 +152,7 @@ def prepare(
         until_the_end.enter_context(folder.locked())
     record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
     record["resolved"] |= {"largest": max(sizes), "warnings": list(about) or None}
-    record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": _now()}} | record
+    record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": utc_now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
     enforced = budget.epsilon and algorithm.unit != "none" and algorithm.variant == "sound"
@@ -343,7 +343,7 @@ def _record(
     }
 
 
-def _now() -> str:
+def utc_now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 

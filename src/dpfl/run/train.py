@@ -24,7 +24,7 @@ from dpfl.run.callbacks import Callback, Telling
 from dpfl.run.card import write_card
 from dpfl.run.folder import vector_sha256
 from dpfl.run.metrics import History, Row, figure
-from dpfl.run.prepare import Host, Job, prepare
+from dpfl.run.prepare import Host, Job, prepare, utc_now
 from dpfl.run.recorder import Progress, Silent
 from dpfl.shown import Shown
 
@@ -192,7 +192,7 @@ def finish(job: Job) -> Result:
     )
     folder.save_model(state.model, model.layout, job.schema and scaled(job.schema, state.model, model.layout))
     folder.write_json("statement.json", privacy.to_dict())
-    folder.write_json("result.json", result.to_dict())
+    folder.write_json("result.json", result.to_dict() | {"ended": utc_now()})
     write_card(job, result)
     return result
 

@@ -7,6 +7,7 @@ that only our own page can read, and an address that others can reach needs a to
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MOST_QUERY, MOST_BODY = 4096, 1 << 16
-COOKIE, WRITE = "dpfl-token", "x-dpfl-write"
+WRITE = "x-dpfl-write"
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 POLICY = (
@@ -45,6 +46,11 @@ class Keys:
     hosts: frozenset[str]
     token: str = ""
     write: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    @property
+    def cookie(self) -> str:
+        """A browser sends the cookies of a machine to all of its ports: those of two pages must not have one name."""
+        return f"dpfl-{hashlib.sha256(self.token.encode()).hexdigest()[:12]}"
 
 
 def own_names(host: str, port: int) -> frozenset[str]:
@@ -101,7 +107,7 @@ class Gate:
     def _known(self, headers: Mapping[str, str]) -> bool:
         """By our cookie, whatever others on this machine have set beside it, or by a header."""
         cookies = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-        given = [value for name, _, value in cookies if name == COOKIE] or [
+        given = [value for name, _, value in cookies if name == self._keys.cookie] or [
             headers.get("authorization", "").removeprefix("Bearer ")
         ]
         return any(secrets.compare_digest(one.encode(), self._keys.token.encode()) for one in given)
@@ -120,7 +126,7 @@ class Gate:
 
     @property
     def _cookie(self) -> str:
-        return f"{COOKIE}={self._keys.token}; HttpOnly; SameSite=Strict; Path=/"
+        return f"{self._keys.cookie}={self._keys.token}; HttpOnly; SameSite=Strict; Path=/"
 
 
 async def _answer(send: Send, status: int, sentence: str, more: Mapping[str, str] | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import Row, reading
+from dpfl.run.metrics import LESS_IS_BETTER, Row, reading
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
 NESTED = "run"
@@ -164,6 +164,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
         "name": name,
         "state": state_of(folder),
         "started": None if started is None else str(started),
+        "ended": result.get("ended"),
         "system": resolved.get("algorithm", {}).get("name"),
         "variant": resolved.get("algorithm", {}).get("variant"),
         "data": record.get("experiment", {}).get("data", {}).get("name"),
@@ -173,6 +174,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
         "rounds": result.get("rounds", last.round if last else 0),
         "budget": {key: resolved.get("budget", {}).get(key) for key in ("epsilon", "delta", "rounds", "bytes", "seconds")},
         "headline": named,
+        "less_is_better": named in LESS_IS_BETTER,
         "measured": measured,
         "noisy": bool(result.get("noisy")),
         "epsilon": privacy.get("used") if result else last.epsilon if last else None,
@@ -189,7 +191,7 @@ def line_of(folder: RunFolder, name: str) -> dict[str, Any]:
 
 def _unreadable(name: str, error: str) -> dict[str, Any]:
     words = ("system", "variant", "data", "model", "clients", "seed", "measured", "epsilon", "proven", "claimed", "unit")
-    empty = dict.fromkeys((*words, "delta", "stopped_by", "started"))
+    empty = dict.fromkeys((*words, "delta", "stopped_by", "started", "ended"))
     fixed = {"budget": {}, "rounds": 0, "headline": "", "noisy": False, "certificate": False, "audited": False}
     return {"name": name, "state": "unreadable", **empty, **fixed, "error": error}
 

@@ -16,8 +16,9 @@ from dpfl.report.again import command
 from dpfl.report.compare import grouped, notes
 from dpfl.report.lines import Lines, lines_of
 from dpfl.report.run_tables import RunTables
+from dpfl.report.tables import stated_lines
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import COLUMNS, Row, read_lost, read_thinned
+from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, Row, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
 from dpfl.web.shelf import line_of, state_of
 
@@ -43,6 +44,7 @@ def run_view(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
         "rows": columns_of(run.rows),
         "signal": {"round": [step.round for step in steps], "ratio": [step.norm / (step.noise or 1.0) for step in steps]},
         "statement": dict(run.statement),
+        "lines": list(stated_lines(run.statement)) if run.statement else [],
         "guarantee": run.guarantee,
         "keyed": run.keyed,
         "audit": {key: run.audit.get(key) for key in ("measured", "scope", "verdict", "why", "confidence")}
@@ -65,7 +67,7 @@ def clients_view(folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
     paid, left = _counted(folder)
     owners = list(names) if len(paid) == len(names) else ["federation"] * len(paid)
     try:
-        lost = read_lost(folder.file(METRICS))[-MOST_LISTED:]
+        lost = read_lost(folder.file(METRICS), MOST_LISTED)
     except DpflError:
         lost = []
     accounts = [{"name": owner, "paid": made, "left": more} for owner, made, more in zip(owners, paid, left, strict=True)]
@@ -110,7 +112,7 @@ def compared(runs: Sequence[RunTables]) -> dict[str, Any]:
         worst = {key: group.worst[key] for key in ("unit", "delta", "accountant", "proven", "claimed")}
         rounds = [run["rounds"] for run in group.runs]
         figure = group.figure
-        measured = figure.to_dict() | {"name": figure.name} if figure else None
+        measured = figure.to_dict() | {"name": figure.name, "less_is_better": figure.name in LESS_IS_BETTER} if figure else None
         made = {"label": line.label, "settings": group.label, "runs": [run.name for run in line.runs], "rounds": rounds}
         told.append(made | {"measured": measured, **worst, "curves": curves(line)})
     return {"groups": told, "notes": notes(groups)}

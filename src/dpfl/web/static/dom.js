@@ -78,6 +78,11 @@ export function ago(time) {
   return "just now";
 }
 
+export function when(time) {
+  const read = Date.parse(time);
+  return Number.isNaN(read) ? "–" : `${new Date(read).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
 export const badge = (state, words) => h("span", { class: `badge ${state}` }, words || state);
 
 export function told(kind, title, text) {
@@ -103,27 +108,32 @@ export function meter({ value, most, unit, delta, proven, large, what }) {
   const share = most ? value / most : null;
   const fill = h("div", { class: `fill${share > 1 ? " over" : ""}` });
   fill.style.width = `${Math.min(100, 100 * (share ?? 0))}%`;
-  const text = `${up(value, large ? 4 : 2)}${most ? ` of ${short(most)}` : ""}`;
+  const text = `${up(value)}${most ? ` of ${most}` : ""}`;
   const name = `epsilon ${what || "used"}: ${text}, ${words}`;
   const bar = most && h("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": "0",
     "aria-valuemax": String(most), "aria-valuenow": String(Math.min(value, most)) }, fill);
   if (!large) return h("div", { class: "meter small", title: name }, h("span", {}, text), bar);
   return h("div", { class: "meter large" }, h("div", {}, h("strong", {}, up(value)), h("span", { class: "of" },
-    most ? ` of ${short(most)} allowed` : " used, no limit set")), bar,
+    most ? ` of ${most} allowed` : " used, no limit set")), bar,
     h("p", { class: "soft small" }, `epsilon ${what || "used, an upper bound"} (${words})`,
       typeof proven === "number" && proven > value ? `; proven ${up(proven)}, fixed beforehand` : ""));
+}
+
+// On the way epsilon is a coarse bound from above, which may pass a limit that is kept; a published system keeps none.
+export function soFar(line, value) {
+  return typeof value === "number" && line.state !== "finished" && line.variant !== "published" ? Math.min(value, line.budget.epsilon || Infinity) : value;
 }
 
 export function table(heads, rows, properties = {}) {
   const cell = (head, value) => h("td", { class: head.number ? "number" : null, "data-label": head.label ?? head.text }, value);
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": properties.label || "table" },
-    h("table", { class: properties.class },
+    h("table", { class: "stack" },
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col", class: head.number ? "number" : null }, head.text)))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((value, place) => cell(heads[place], value)))))));
 }
 
 export function words(rows) {
-  return h("div", { class: "scroll" }, h("table", { class: "words" }, h("tbody", {},
+  return h("div", { class: "scroll" }, h("table", { class: "words stack" }, h("tbody", {},
     rows.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, text))))));
 }
 

@@ -1,5 +1,5 @@
 import { chart } from "../chart.js";
-import { begin, get, h, link, post, say, short, show, table, up, whole } from "../dom.js";
+import { badge, begin, get, h, link, post, say, short, show, table, up, whole } from "../dom.js";
 
 const FIELDS = [["epsilon", "Epsilon", 0.1, 20, 4, 0.01], ["delta", "Delta", 1e-9, 1e-2, 1e-5, "any"], ["rounds", "Rounds", 1, 2000, 80, 1],
   ["clients", "Clients", 1, 1000, 10, 1], ["size", "Samples a client", 20, 100000, 800, 1]];
@@ -85,7 +85,7 @@ export default async function start(page) {
   function draw(found) {
     const best = found.recommended;
     page.dataset.exact = String(found.exact);
-    show(said, h("p", { class: "say", role: "status" }, "For epsilon ", h("b", {}, short(wanted.epsilon)), ` (for one sample, delta ${words(wanted.delta)}) over `, h("b", {}, `${whole(wanted.rounds)} rounds`), ": sampling rate ", h("b", {}, short(best.sampling_rate)),
+    show(said, found.exact ? badge("finished", "computed by the accountant") : badge("running", "a first sketch, may still change"), h("p", { class: "say", role: "status" }, "For epsilon ", h("b", {}, String(wanted.epsilon)), ` (for one sample, delta ${words(wanted.delta)}) over `, h("b", {}, `${whole(wanted.rounds)} rounds`), ": sampling rate ", h("b", {}, short(best.sampling_rate)),
       ", ", h("b", {}, `${best.tau} local ${best.tau === 1 ? "step" : "steps"}`), " a round, noise multiplier ", h("b", {}, up(best.noise_multiplier)), best.rate ? [", learning rate ", h("b", {}, short(best.rate))] : "", "."),
       h("p", { class: "soft small" }, `${whole(best.samples)} samples a round for a client; ${whole(best.parameters)} parameters. Noise and rate are found again when the run starts.`),
       found.warning && h("p", { class: "wrong" }, found.warning));

@@ -7,8 +7,9 @@ export default async function start(page, query) {
   const side = h("div", { class: "card pick" }, ended.slice(0, 500).map((run) => h("a", { href: link("/privacy", { name: run.name }), "aria-current": run.name === name ? "true" : null }, run.name,
     h("div", { class: "soft small" }, run.proven === "unbounded" ? "no guarantee" : run.proven === null ? run.state : `proven ${epsilon(run.proven)}`, run.certificate ? " · certified" : ""))));
   const body = h("div", {});
+  const shown = name ? h("div", { class: "split" }, h("div", {}, h("h3", {}, "Runs"), side), body) : body;
   show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, "Privacy"), h("p", { class: "soft" }, "What every account has spent and may still spend. Ledgers are read here, and never written."))),
-    ended.length ? h("div", { class: "split" }, h("div", {}, h("h3", {}, "Runs"), side), body) : h("div", { class: "card empty" }, h("h2", {}, "No accounts yet"), h("p", {}, "A run makes a ledger for every client before anything leaves it. Plan one to begin."), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run"))));
+    ended.length ? shown : h("div", { class: "card empty" }, h("h2", {}, "No accounts yet"), h("p", {}, "A run makes a ledger for every client before anything leaves it. Plan one to begin."), h("p", {}, h("a", { class: "button", href: "/plan" }, "Plan a run"))));
   if (!ended.length) return;
   if (!name) { show(body, overview(ended)); return; }
   show(body, h("p", { class: "soft", role: "status" }, "Reading the ledgers…"));
@@ -21,20 +22,17 @@ function overview(runs) {
   const rows = runs.map((run) => [h("a", { class: "name", href: link("/privacy", { name: run.name }) }, run.name), badge(run.state),
     run.proven === "unbounded" ? h("span", { class: "wrong" }, "no guarantee") : run.proven === null ? h("span", { class: "soft" }, "at the end") : h("span", { class: "good" }, epsilon(run.proven)),
     run.claimed === null ? "nothing" : epsilon(run.claimed), run.unit ? (run.unit === "none" ? "nobody" : `one ${run.unit}, delta ${small(run.delta)}`) : "–", run.certificate ? "signed" : "–", run.audited ? "played" : "–"]);
-  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "For" }, { text: "Certificate" }, { text: "Audit" }], rows, { class: "stack", label: "Runs" });
+  return table([{ text: "Run", label: "" }, { text: "State", label: "" }, { text: "Proven" }, { text: "Claimed" }, { text: "For" }, { text: "Certificate" }, { text: "Audit" }], rows, { label: "Runs" });
 }
 
 function statement(run) {
   const stated = run.statement;
   if (!stated.unit) return told("running", "No statement yet", "It is written when the run ends; its ledgers hold every release so far.");
   const sure = typeof stated.proven === "number";
-  const lines = [["for", stated.unit === "none" ? "nobody" : `one ${stated.unit}; neighbours: ${stated.neighbours}`], ["against", stated.adversary], ["by", `${stated.accountant}, delta ${small(stated.delta)}`],
-    ["claimed", stated.claimed === null ? `nothing (${stated.claim})` : `${epsilon(stated.claimed)} (${stated.claim}); no guarantee`],
-    ["audited", run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}` : "no attack was played"],
-    ...Object.entries(stated.releases || {}).map(([event, count]) => ["released", `${whole(count)} × ${event}`]),
-    ...["warnings", "unaccounted", "assumptions"].flatMap((key) => (stated[key] || []).map((text) => [{ warnings: "warning", unaccounted: "not accounted for", assumptions: "assumes" }[key], text]))];
+  const audited = run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}` : "no attack was played";
   return [h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name)),
-    sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`), words(lines)];
+    sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`),
+    words([...run.lines.slice(0, 2), ["audited", audited], ...run.lines.slice(2)])];
 }
 
 const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`);
@@ -64,7 +62,7 @@ function accounts(name, run, ledgers, owner) {
     return [h("a", { href: link("/privacy", { name, owner: one }), "aria-current": one === owner ? "true" : null }, one), figure === undefined ? "look" : meter({ value: figure, most: limit, unit: run.statement.unit, delta: run.statement.delta, what: "proven" }),
       typeof figure === "number" && limit ? down(Math.max(0, limit - figure)) : "–"];
   });
-  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Epsilon proven of its limit" }, { text: "Left", number: true }], rows, { class: "stack", label: "Ledgers" }), h("div", { id: "account" })];
+  return [h("h2", {}, "Ledgers"), table([{ text: "Account" }, { text: "Epsilon proven of its limit" }, { text: "Left", number: true }], rows, { label: "Ledgers" }), h("div", { id: "account" })];
 }
 
 async function account(body, name, owner) {

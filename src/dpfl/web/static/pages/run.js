@@ -1,5 +1,5 @@
 import { chart } from "../chart.js";
-import { badge, copying, down, epsilon, get, h, link, measured, meter, post, proven as holds, say, show, small, table, told, up, whole, words } from "../dom.js";
+import { badge, copying, down, epsilon, get, h, link, measured, meter, post, proven as holds, say, show, small, soFar, table, told, up, when, whole, words } from "../dom.js";
 
 const MOST = 4000;
 const WHY = { rounds: "all rounds were made", epsilon: "the next step would pass epsilon", bytes: "the bytes are used up", seconds: "the time is used up" };
@@ -9,7 +9,7 @@ export default async function start(page, query) {
   let run = await get(link("/api/run", { name }));
   document.title = `${name} · dpfl`;
   let state = run.line.state;
-  const parts = Object.fromEntries(["buttons", "state", "top", "tiles", "clients", "rest"].map((part) => [part, h("div", {})]));
+  const parts = Object.fromEntries(["buttons", "state", "times", "top", "tiles", "clients", "rest"].map((part) => [part, h("div", {})]));
   parts.buttons.className = "row";
   const line = run.line;
   const about = `${line.system}${line.variant === "published" ? ", as published" : ""} with ${line.model} over ${whole(line.clients)} clients${line.data ? ` of ${line.data}` : ""}, seed ${line.seed}`;
@@ -21,7 +21,7 @@ export default async function start(page, query) {
     tau: chart({ title: "Local steps, tau", x: "round", y: "steps a client" }),
     signal: chart({ title: "Signal to noise", x: "round", y: "step over noise alone" }),
   };
-  show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, name), h("p", { class: "soft" }, about)), parts.state, parts.buttons),
+  show(page, h("div", { class: "head" }, h("div", {}, h("h1", {}, name), h("p", { class: "soft" }, about), parts.times), parts.state, parts.buttons),
     parts.top, parts.tiles, h("h2", {}, "As it goes"), h("div", { class: "grid", id: "charts" }, Object.values(charts).map((one) => one.element)),
     h("h2", {}, "Accounts"), parts.clients, parts.rest);
 
@@ -42,16 +42,21 @@ export default async function start(page, query) {
       run.line.certificate && h("a", { class: "button", href: link("/certificate", { name }) }, "Certificate")];
     show(parts.buttons, now, h("a", { class: "button", href: link("/report", { name }) }, "Report"), ended);
     show(parts.state, badge(state));
+    show(parts.times, h("p", { class: "soft small" }, `Started ${when(run.line.started)}${state === "finished" && run.line.ended ? `, ended ${when(run.line.ended)}` : ""}.`));
+  }
+
+  function used() {
+    const last = run.rows.epsilon.findLast((value) => value !== null) ?? null;
+    return state === "finished" ? run.line.epsilon ?? last : soFar(run.line, last);
   }
 
   function top() {
-    const stated = run.statement, proven = stated.proven, rows = run.rows, last = rows.round.length - 1;
-    const used = state === "finished" ? run.line.epsilon : last >= 0 ? rows.epsilon[last] : null;
+    const stated = run.statement, proven = stated.proven;
     const bare = stated.unit === "none" || (run.line.variant === "published");
     const box = proven === undefined ? (bare ? told("warn", "Nothing is proven of this system while it runs", "See its statement at the end.") : null)
       : typeof proven === "number" ? holds(run, `Epsilon ${up(proven)} at delta ${small(stated.delta)} for one ${stated.unit} (${stated.neighbours}), against ${stated.adversary}; by ${stated.accountant}.`)
         : told("nothing", "No guarantee", `No epsilon holds. What leaves unprotected: ${(stated.unaccounted || []).join("; ") || "a release without noise"}.`);
-    const gauge = !bare && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter({ value: used, most: run.line.budget.epsilon,
+    const gauge = !bare && h("div", { class: "card" }, h("h3", { class: "small soft" }, "Privacy budget"), meter({ value: used(), most: run.line.budget.epsilon,
       unit: stated.unit, delta: stated.delta ?? run.line.budget.delta, proven, large: true }));
     show(parts.top, run.warnings.map((warning) => told("warn", "Warning", warning)), box, gauge);
   }
@@ -80,14 +85,15 @@ export default async function start(page, query) {
   function curves() {
     const rows = run.rows, percent = run.line.headline === "accuracy" ? 100 : 1;
     const values = rows.round.map((_, number) => { const value = rows.headline[number] ?? rows.accuracy[number]; return value === null ? null : value * percent; });
-    const told = values.filter((value) => value !== null);
-    put("headline", told.length > 0, { x: rows.round, lines: [{ label: headline, y: values }] }, () => `${told.at(-1).toFixed(percent === 100 ? 2 : 4)}${percent === 100 ? " %" : ""} now, at best ${Math.max(...told).toFixed(percent === 100 ? 2 : 4)}; a curve still rising would use more budget.`);
+    const told = values.filter((value) => value !== null), now = { finished: "at the end", stopped: "when it was stopped" }[state] || "now";
+    const best = told.reduce((a, b) => (run.line.less_is_better ? Math.min(a, b) : Math.max(a, b)), told[0]);
+    put("headline", told.length > 0, { x: rows.round, lines: [{ label: headline, y: values }] }, () => `${told.at(-1).toFixed(percent === 100 ? 2 : 4)}${percent === 100 ? " %" : ""} ${now}, at best ${best.toFixed(percent === 100 ? 2 : 4)}; a curve still ${run.line.less_is_better ? "falling" : "rising"} would use more budget.`);
     const losses = rows.loss.filter((value) => value !== null);
-    put("loss", losses.length > 0, { x: rows.round, lines: [{ label: "loss", y: rows.loss, colour: "--c2" }] }, () => `${losses.at(-1).toFixed(3)} now; where it grows while accuracy stands still, the rate is too high.`);
+    put("loss", losses.length > 0, { x: rows.round, lines: [{ label: "loss", y: rows.loss, colour: "--c2" }] }, () => `${losses.at(-1).toFixed(3)} ${now}; where it grows while accuracy stands still, the rate is too high.`);
     const spent = rows.epsilon.filter((value) => value !== null), most = run.line.budget.epsilon;
     const lines = [{ label: "used, an upper bound", y: rows.epsilon, colour: "--proven" }];
     if (most) lines.push({ label: "allowed", y: rows.round.map(() => most), colour: "--bad" });
-    put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${up(Math.min(spent.at(-1), most || Infinity))} ${most ? `of ${most} allowed` : "so far"} (${run.guarantee}). Every step is in a ledger before it leaves a client.`);
+    put("epsilon", spent.length > 0, { x: rows.round, lines }, () => `${epsilon(used())} ${most ? `of ${most} allowed` : "so far"} (${run.guarantee}). Every step is in a ledger before it leaves a client.`);
     put("tau", rows.round.length > 0, { x: rows.round, lines: [{ label: "tau", y: rows.steps, colour: "--c5", steps: true }], range: (_, low, high) => [0, Math.max(high, 1) * 1.1] },
       () => `${whole(rows.steps.at(-1))} in the last round; ${run.statement.unit === "none" ? "a round costs bytes however many steps it has" : "each step costs privacy, each round bytes"}.`);
     const ratio = run.signal.ratio;
@@ -103,30 +109,26 @@ export default async function start(page, query) {
   function clients() {
     const { accounts, lost, more } = run.clients, spent = run.statement.per_client || {};
     if (!accounts.length) { show(parts.clients, h("p", { class: "soft" }, run.statement.unit === "none" ? "Nothing is private in this run, so nobody has an account." : "No round has ended yet.")); return; }
-    const missed = {};
+    const missed = {}, ended = state === "finished";
     for (const line of lost) { const found = /^round (\d+), client (\d+): (.*)$/s.exec(line); if (found) missed[found[2]] = `${found[3]} (round ${found[1]})`; }
     const rows = accounts.map((one, number) => {
       const figure = spent[one.name] ?? spent["every client"];
-      const now = missed[number] ? h("span", { class: "wrong" }, missed[number]) : one.left === 0 ? h("span", { class: "soft" }, "spent what it may")
-        : h("span", { class: "good" }, state === "finished" ? "took part" : "takes part");
-      return [one.name, now, whole(one.paid), one.left > 1e8 ? "no limit" : whole(one.left),
+      const now = missed[number] ? h("span", { class: "wrong" }, missed[number]) : one.left === 0 && (!ended || run.line.stopped_by === "epsilon") ? h("span", { class: "soft" }, "spent what it may")
+        : h("span", { class: "good" }, ended ? "took part" : "takes part");
+      return [one.name, now, whole(one.paid), ...(ended ? [] : [one.left > 1e8 ? "no limit" : whole(one.left)]),
         figure === undefined ? "at the end" : meter({ value: figure, most: run.limits[one.name] ?? run.limits["every client"], unit: run.statement.unit, delta: run.statement.delta, what: "proven" })];
     });
-    const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases paid", number: true }, { text: "Room for", number: true }, { text: "Epsilon proven of its limit" }];
-    show(parts.clients, table(heads, rows, { class: "stack", label: "Accounts" }), more > 0 && h("p", { class: "soft" }, `and ${whole(more)} more`),
+    const heads = [{ text: "Account" }, { text: "State" }, { text: "Releases paid", number: true }, ...(ended ? [] : [{ text: "Room for", number: true }]), { text: "Epsilon proven of its limit" }];
+    show(parts.clients, table(heads, rows, { label: "Accounts" }), more > 0 && h("p", { class: "soft" }, `and ${whole(more)} more`),
       lost.length > 0 && h("details", {}, h("summary", {}, `${lost.length} replies were refused or lost`), h("pre", { tabindex: "0" }, lost.join("\n"))));
   }
 
   function rest() {
-    const stated = run.statement, lines = [];
-    for (const [key, title] of [["unit", "unit"], ["neighbours", "neighbours"], ["adversary", "adversary"], ["accountant", "accountant"], ["noise", "noise"]]) if (stated[key]) lines.push([title, String(stated[key])]);
-    for (const [event, count] of Object.entries(stated.releases || {})) lines.push(["releases", `${count} × ${event}`]);
-    for (const [key, title] of [["warnings", "warning"], ["asked", "asked"], ["unaccounted", "not accounted for"], ["assumptions", "assumes"]]) for (const text of stated[key] || []) lines.push([title, text]);
     const nodes = run.nodes.length > 0 && [h("h2", {}, "Nodes"), table([{ text: "Node" }, { text: "Samples declared", number: true }, { text: "Epsilon proven of its own limit" }, { text: "Signed at" }],
-      run.nodes.map((node) => [node.name, node.size === null ? "–" : whole(node.size), node.proven === null ? "no statement yet" : meter({ value: node.proven, most: node.limit, unit: node.unit, delta: node.delta, what: "proven" }), node.at || "–"]), { class: "stack", label: "Nodes" }),
+      run.nodes.map((node) => [node.name, node.size === null ? "–" : whole(node.size), node.proven === null ? "no statement yet" : meter({ value: node.proven, most: node.limit, unit: node.unit, delta: node.delta, what: "proven" }), node.at || "–"]), { label: "Nodes" }),
       h("p", { class: "soft small" }, "As each node says and signs at the end; dpfl verify checks their signatures.")];
     const again = run.again && h("div", { class: "card" }, h("div", { class: "row" }, h("h3", {}, "The command that repeats it"), copying(run.again)), h("pre", { tabindex: "0" }, run.again));
-    show(parts.rest, nodes, lines.length > 0 && [h("h2", {}, "Privacy statement"), words(lines)], h("h2", {}, "The experiment as run"), again || null,
+    show(parts.rest, nodes, run.lines.length > 0 && [h("h2", {}, "Privacy statement"), words(run.lines)], h("h2", {}, "The experiment as run"), again || null,
       h("details", {}, h("summary", {}, "As asked for, and as it came to be"), h("pre", { tabindex: "0" }, run.experiment)));
   }
 
@@ -144,8 +146,9 @@ export default async function start(page, query) {
   }
 
   let source;
-  async function follow() {
+  function follow() {
     source?.close();
+    if (document.hidden) return; // a browser has six connections to a server, and a stream keeps one for itself
     source = new EventSource(link("/api/events", { name, after: run.rows.round.at(-1) || 0 }));
     source.onmessage = async (message) => {
       const event = JSON.parse(message.data);
@@ -161,6 +164,7 @@ export default async function start(page, query) {
     };
   }
 
+  document.addEventListener("visibilitychange", () => { if (document.hidden) source?.close(); else if (state !== "finished") follow(); });
   draw();
   if (state !== "finished") follow();
 }
