@@ -73,7 +73,7 @@ ABOUT = """
 | game | what is played | what it gives |
 |---|---|---|
 | one release | a canary in or out of one release; the worst of known vectors and of a search, for this clip and this noise | bound: Clopper-Pearson with the sampling, or mu given that the canary was drawn, with what the sampling makes of it |
-| survey | one sample more or not in what clients say once, before the first round: a noisy label histogram, or a noisy mean; at real nodes | bound: the better of Clopper-Pearson and of mu by the spread of answers, for noise that is Gaussian |
+| survey | one sample more or not in what clients say once, before the first round (a noisy label histogram, a noisy mean, the scales of a table) or after the last (a private metric); each by its own noise, at real nodes, and the one that shows most is told | bound: the better of Clopper-Pearson and of mu by the spread of answers, for noise that is Gaussian |
 | slope | the same for the number that adaptive steps pay for, with samples that turn its gradients round | bound: mu by the spread, with what the sampling makes of it |
 | leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
 | books | real rounds with ledgers; what left against what was debited, whether two releases share their noise, and whether a round that is made again after a crash is the same to the last bit, or paid again | in order, or *broken* |
@@ -114,7 +114,7 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | forget the noise of the count by which a quantile clip adapts | `leaks` |
 | shuffle batches for poisson (samples, and cohorts): each once an epoch, in batches of one size | `batches` |
 | use one batch for all steps of a round | `batches` |
-| halve the noise of the mean, or halve the noise of the histogram | `survey` |
+| halve the noise of the mean, halve the noise of the histogram, or halve the noise of the metric | `survey` |
 | halve the noise of the slope | `slope` |
 | leave weights uncapped, so that a client counts several times | `movement` |
 | clip uploads at twice the level (uploads, and the sum of a round), so that they move twice as far as stated | `movement` |

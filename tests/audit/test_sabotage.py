@@ -17,6 +17,7 @@ from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntrop
 from dpfl.privacy.events import Event
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.sampling import Sampling
 from dpfl.run import prepare
 from dpfl.server import coordinator
@@ -131,6 +132,15 @@ def halve_the_noise_of_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
         return honest(replace(self, multiplier=(self.multiplier or 0.0) / 2), *rest)
 
     monkeypatch.setattr(Survey, "answer", halved)
+
+
+def halve_the_noise_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = MetricSurvey.answer
+
+    def halved(self: MetricSurvey, *rest: Any) -> np.ndarray:
+        return honest(replace(self, multiplier=self.multiplier / 2), *rest)
+
+    monkeypatch.setattr(MetricSurvey, "answer", halved)
 
 
 def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,6 +302,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (use_one_batch_for_all_steps_of_a_round, SAMPLES, "batches"),
     (halve_the_noise_of_the_mean, auto(), "survey"),
     (halve_the_noise_of_the_histogram, hw_dpfl(), "survey"),
+    (halve_the_noise_of_the_metric, replace(SAMPLES, metric=MetricSurvey(10.0, 2, 20, 4.0, 0.0)), "survey"),
     (halve_the_noise_of_the_slope, ali_dpfl(mu="paid"), "slope"),
     (leave_weights_uncapped, dp_fedavg(weights="size"), "movement"),
     (clip_uploads_at_twice_the_level, UPLOADS, "movement"),

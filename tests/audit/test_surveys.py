@@ -9,6 +9,8 @@ from dpfl.privacy import Keyed, accountant
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import AnySurvey
 
 
@@ -28,6 +30,14 @@ def test_an_answer_with_much_noise_is_measured_to_a_few_percent(survey: AnySurve
     proven = epsilon_of(1 / (survey.multiplier or 1.0), 1e-5)
     measured = one_answer(survey, 1e-5, 600, 0.95, Keyed(0))
     assert 0.9 * proven < measured.epsilon <= proven
+
+
+@pytest.mark.parametrize(("numbers", "cells", "shared"), [(1, 0, None), (2, 0, None), (2, 20, Shared(4, 1))], ids=str)
+def test_a_metric_moves_as_far_as_its_noise_is_for(numbers: int, cells: int, shared: Shared | None) -> None:
+    """Of a number, of classes, and of yes and no where it is seen as a sum over clients, of whom one colludes."""
+    measured = one_answer(MetricSurvey(10.0, numbers, cells, 4.0, 0.0), 1e-5, 100, 0.95, Keyed(0), shared=shared)
+    assert measured.mu is not None
+    assert 0.75 < 10.0 * measured.mu <= 1
 
 
 def test_a_slope_moves_as_far_as_its_noise_is_for() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dpfl.keys import raw
 from dpfl.node import sum_letters, wire
 from dpfl.node.node import Node
 from dpfl.node.proposal import Proposal
-from dpfl.node.task import Reply
+from dpfl.node.task import Reply, Task
 from dpfl.privacy import Ledger
 from dpfl.privacy.secure_noise import SecureGaussian
 from dpfl.privacy.shared_noise import Shared
@@ -51,8 +52,8 @@ def spent(folder: Path) -> list[dict]:
 
 
 def test_the_same_runs_over_real_nodes(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First with updates; then with secure sums, where a node gets no order in the second round, and another falls silent in
-    the third when it has sent its numbers: the same sums, to the last bit."""
+    """First with updates; then with secure sums, where a node gets no order in the second round, another falls silent in the
+    third when it has sent its numbers, and one alone is left in the last: the same sums, to the last bit, or none."""
     local = parse(BASE).run(tmp_path / "local", workers=1)
     remote = parse(BASE).serve(whole.post(), whole.terms, tmp_path / "remote")
     assert remote.rounds == local.rounds == 2
@@ -70,13 +71,19 @@ def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ledger = {"privacy": SECURE["privacy"] | {"ledger": str(tmp_path / "local" / "ledger")}}
     with monkeypatch.context() as patch:
         work = Node.work
-        gone = lambda task: (task.client, task.round) == (1, 1)  # noqa: E731
-        patch.setattr(Node, "work", lambda self, task, *more: Reply(1, failed="") if gone(task) else work(self, task, *more))
+        gone = {(1, 1), (1, 3), (2, 3)}
+
+        def some(self: Node, task: Task, *more: Any) -> Reply:
+            return Reply(task.client, failed="") if (task.client, task.round) in gone else work(self, task, *more)
+
+        patch.setattr(Node, "work", some)
         local = parse(SECURE | ledger).run(tmp_path / "simulated", workers=1)
-    post = Spoiled(whole.post(), whole.terms, {("node-1", "work", "1"), ("node-2", "survivors", "2")})
+    last = {("node-1", "work", "3"), ("node-2", "work", "3")}
+    post = Spoiled(whole.post(), whole.terms, {("node-1", "work", "1"), ("node-2", "survivors", "2"), *last})
     remote = parse(SECURE).serve(post, whole.terms, tmp_path / "secure")
-    assert remote.rounds == local.rounds == 3
-    assert len(remote.lost) == len(local.lost) == 1
+    assert remote.rounds == local.rounds == 4
+    assert len(remote.lost) == len(local.lost) == 4
+    assert any("1 clients are left of 2" in line for line in remote.lost)
     assert spent(whole.folder / "nodes") == spent(tmp_path / "local")
     one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("simulated", "secure"))
     assert all((one[name] == other[name]).all() for name in one)
@@ -84,8 +91,9 @@ def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
-    """Members that it invents, updates by themselves, a round again, both halves of a mask, other survivors for others: every
-    node refuses by a fixed word, which is in its log, and pays for what it sent and for nothing else."""
+    """Members that it invents, updates by themselves, a round again, a set-up of before, both halves of a mask, survivors that
+    are others for others, too few, or nobody: every node refuses by a fixed word, which is in its log, and pays for what it
+    sent and for nothing else."""
     before, propose = spent(whole.folder / "nodes"), parse(SECURE).proposal(NODES, whole.terms.public)
     liar = Liar(gather(whole.post(), "0123456789abcdef", whole.terms, propose).correspondence)
     _proposes(liar, propose(0), whole.terms.public)
@@ -96,7 +104,8 @@ def test_a_lying_server_is_told_why_and_learns_nothing(whole: Whole) -> None:
     paid = [sum(now.values()) - sum(old.values()) for now, old in zip(spent(whole.folder / "nodes"), before, strict=True)]
     assert paid == [1, 1, 1]
     log = "".join((whole.folder / "nodes" / name / "node.log").read_text() for name in NODES)
-    for reason in ("unknown-member", "bad-keys", "unmasked", "order-changed", "sum-over", "other-survivors", "too-few-votes"):
+    said = ["unknown-member", "bad-keys", "unmasked", "order-changed", "set-up-past", "sum-over", "other-survivors"]
+    for reason in (*said, "too-few-votes"):
         assert f'"reason": "{reason}"' in log
 
 
@@ -118,13 +127,14 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
 
 
 def _sets_up(liar: Liar) -> str:
-    assert liar.told(*(liar.letter(name, "card", "set-up", {}) for name in NODES)) == ["card"] * 3
+    assert liar.told(*(liar.letter(name, "card", "set-up", {"number": 1}) for name in NODES)) == ["card"] * 3
     cards = [answer.head["card"] for answer in liar.answers]
-    forged = [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}]
+    forged, invented = [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}], [*cards, cards[2] | {"name": "node-3"}]
     alone = replace(liar.system.samples, sums=None, noise=SecureGaussian(0.8))
     by_itself = liar.work(liar.task("node-2", samples=alone, summed=None), "")
-    wrong = [liar.letter(name, "meet", "forged", {"cards": forged}) for name in NODES[:2]]
-    assert liar.told(*wrong, by_itself) == ["bad-keys", "bad-keys", "unmasked"]
+    shown = zip(NODES, (forged, invented, cards[2:]), strict=True)
+    wrong = [liar.letter(name, "meet", "wrong", {"cards": given}) for name, given in shown]
+    assert liar.told(*wrong, by_itself) == ["bad-keys", "bad-keys", "too-few-survivors", "unmasked"]
     assert liar.told(*(liar.letter(name, "meet", "set-up", {"cards": cards}) for name in NODES)) == ["met"] * 3
     return str(liar.answers[0].head["session"])
 
@@ -145,11 +155,12 @@ def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
     order = wire.order_of(liar.task("node-0", 1), here)
 
     def shown(to: str, *names: str) -> tuple[str, bytes]:
-        envelopes = {name: sent[name].envelopes[to] for name in names if name != to}
+        envelopes = {name: sent.get(name, sent["node-0"]).envelopes[to] for name in names if name != to}
         return liar.letter(to, "survivors", order, *sum_letters.shown_to(Shown(_at(liar, here), names, envelopes), 3))
 
-    few = [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")]
-    assert liar.told(*few) == ["too-few-survivors", "bad-survivors"]
+    few, strange = [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")], shown("node-2", *NODES[1:], "node-3")
+    before = liar.letter("node-2", "card", "before", {"number": 0})
+    assert liar.told(*few, strange, before) == ["too-few-survivors", "bad-survivors", "bad-survivors", "set-up-past"]
     lists = shown("node-0", *NODES), shown("node-1", *NODES[:2]), shown("node-2", *NODES[1:])
     assert liar.told(*lists) == ["opened", "vote", "vote"]
     votes = {"votes": {name: liar.answers[NODES.index(name)].head["signature"] for name in NODES[1:]}}

@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {
 SECURE = BASE | {
     "algorithm": BASE["algorithm"] | {"tau": 1},
     "privacy": BASE["privacy"] | {"aggregation": "secure", "survivors": 2},
-    "budget": BASE["budget"] | {"rounds": 3},
+    "budget": BASE["budget"] | {"rounds": 4},
 }
 
 

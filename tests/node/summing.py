@@ -41,6 +41,7 @@ class Together:
             new_node(folder / name, first=SAMPLES * place, name=name)
         self.keys = {name: load_public(folder / name / "node.pem.pub") for name in NAMES}
         self.nodes: dict[str, Asked] = {}
+        self._set_ups: list[str] = []
         for name in NAMES:
             self.open(name, **changes)
 
@@ -67,8 +68,14 @@ class Together:
         together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
         return Group(together, self.keys, SHARED.survivors, SHARED.colluders)
 
+    def card(self, to: str, order: str = "set-up", run: str = RUN) -> bytes:
+        """Orders are numbered as they are first named."""
+        if order not in self._set_ups:
+            self._set_ups.append(order)
+        return ask("card", to=to, run=run, order=order, number=self._set_ups.index(order))
+
     def cards(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up") -> list[dict[str, str]]:
-        return [self.nodes[name](ask("card", to=name, run=run, order=order)).head["card"] for name in names]
+        return [self.nodes[name](self.card(name, order, run)).head["card"] for name in names]
 
     def set_up(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any) -> str:
         cards = self.cards(names, run, order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,41 +19,12 @@ from dpfl.node.refusals import Reason
 from dpfl.node.task import Summed
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.whole_sums import WholeSum
-from dpfl.secagg import Group, Member, Repeat, Sum, Why
+from dpfl.secagg import Repeat, Sum, Why
 from tests.node.loopback import RELEASE as ALONE
 from tests.node.loopback import ROUNDS, RUN, SIZE, ask, vector
 from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, at, said, task
-
-
-@pytest.fixture
-def together(tmp_path: Path) -> Iterator[Together]:
-    made = Together(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def begun(together: Together) -> tuple[Together, str]:
-    """A run that all four joined, and its session."""
-    together.joined()
-    return together, together.set_up()
-
-
-@pytest.fixture
-def spied(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The numbers that nodes made, before any mask."""
-    made: list[np.ndarray] = []
-    numbers = WholeSum.numbers
-
-    def seen(self: WholeSum, *given: Any) -> np.ndarray:
-        made.append(numbers(self, *given))
-        return made[-1].copy()
-
-    monkeypatch.setattr(WholeSum, "numbers", seen)
-    return made
 
 
 def test_every_refusal_of_a_member_has_a_word_of_its_own() -> None:
@@ -168,49 +139,8 @@ def test_in_a_plain_run_nobody_adds_a_share(together: Together) -> None:
     together.joined(**changes)
     node = together.nodes["b"]
     assert node.refused(together.work("", task("b"))) == "unmasked"
-    assert node.refused(ask("card", to="b")) == "unmasked"
+    assert node.refused(together.card("b")) == "unmasked"
     assert together.spent("b") == {}
-
-
-def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Together) -> None:
-    """A mean before the first round is no part of a sum: its noise is whole."""
-    mean = MeanSurvey(5.0, secure=True)
-    together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
-    letter = together.work("", task("b", steps=0, survey=mean, summed=None))
-    assert said(together.nodes["b"](letter)) == "reply"
-
-
-def test_members_who_were_proposed_different_runs_have_no_session(together: Together) -> None:
-    """The same names, keys and numbers, but one is told of more rounds: its keys are signed for another run."""
-    for name in NAMES:
-        together.nodes[name](together.join(name, **({"rounds": ROUNDS - 1} if name == "c" else {})))
-    cards = together.cards()
-    for name in NAMES:
-        assert together.nodes[name].refused(ask("meet", to=name, cards=cards)) == "bad-keys"
-
-
-def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together) -> None:
-    together.joined()
-    cards, node = together.cards(), together.nodes["b"]
-    stranger = Ed25519PrivateKey.generate()
-    group = together.group()
-    keys = {**group.identities, "d": raw(stranger.public_key())}
-    forged = sum_letters.card_to_words(Member(Group(group.run, keys, 3, 1), "d", stranger).card)
-    invented = {**forged, "name": "e"}
-    for shown, reason in (
-        ([*cards[:3], forged], "bad-keys"),
-        ([*cards, invented], "bad-keys"),
-        ([*cards[:3], {**cards[3], "mask": cards[2]["mask"]}], "bad-keys"),
-        ([*cards[:3], cards[2]], "bad-keys"),
-        ([cards[0], *cards[2:]], "bad-keys"),
-        (cards[:2], "too-few-survivors"),
-        ([*cards[:3], {**cards[3], "mask": "00"}], "bad-words"),
-        ([*cards[:3], {**cards[3], "more": ""}], "bad-words"),
-        ("cards", "bad-words"),
-    ):
-        assert node.refused(ask("meet", to="b", cards=shown)) == reason
-    assert node(ask("meet", to="b", cards=cards)).head["kind"] == "met"
-    assert node.refused(ask("meet", to="b", order="again", cards=cards)) == "bad-keys"
 
 
 def test_both_halves_of_one_client_are_not_to_be_had(begun) -> None:
@@ -284,19 +214,9 @@ def test_an_exchange_that_comes_again_is_answered_as_it_was(begun) -> None:
     last = together.votes(session, "a", votes)
     opened = node.service.answer(last)
     assert node.service.answer(last) == opened
-    card = ask("card", to="a", order="new")
+    card = together.card("a", "new")
     assert node.service.answer(card) == node.service.answer(card)
     assert node.refused(last) == "sum-over"
-
-
-def test_a_set_up_that_comes_again_does_not_end_the_session(begun) -> None:
-    """A letter may come late, or be sent again by whoever carries it."""
-    together, session = begun
-    card, node = ask("card", to="b", order="set-up"), together.nodes["b"]
-    before = node.service.answer(card)
-    sent = {name: together.masked(session, name) for name in NAMES}
-    assert node.service.answer(card) == before
-    assert said(node(together.survivors(session, "b", NAMES, sent))) == "opened"
 
 
 @pytest.mark.parametrize("odd", ["clip", "noise", "model", "round"])
@@ -324,41 +244,6 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
         total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
     with pytest.raises(Repeat, match="A mask of d cannot be put together"):
         total.total()
-
-
-def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) -> None:
-    """What it sent is sent again as it was; it opens nothing and adds to nothing until there are new keys, and pays anew."""
-    together, session = begun
-    letter = together.work(session, task("b"))
-    before = together.nodes["b"].service.answer(letter)
-    node = together.open("b")
-    assert node.service.answer(letter) == before
-    sent = {name: together.masked(session, name) for name in ("a", "c", "d")}
-    assert node.refused(together.survivors(session, "b", NAMES, sent)) == "no-keys"
-    assert node.refused(together.work(session, task("b", 1))) == "no-keys"
-    assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
-    assert together.spent("b") == {EVENT: 1}
-    again = together.set_up(order="again")
-    assert again != session
-    assert together.masked(again, "b").sender == "b"
-    assert together.spent("b") == {EVENT: 2}
-    assert node.refused(together.work(session, task("b", 1))) == "no-keys"
-
-
-def test_keys_come_before_numbers_and_few_runs_have_them_at_once(together: Together) -> None:
-    together.joined()
-    node = together.nodes["b"]
-    assert node.refused(together.work("", task("b"))) == "no-keys"
-    assert node.refused(together.work("0" * 64, task("b"))) == "no-keys"
-    card = ask("card", to="b")
-    assert said(node(card)) == "card"
-    assert node.refused(together.work("", task("b"))) == "no-keys"  # nobody else's are known
-    for number in range(8):
-        run = f"run{number}"
-        node(together.join("b", run))
-        node(ask("card", to="b", run=run))
-    assert node.refused(ask("meet", to="b", cards=[])) == "no-keys"
-    assert together.spent("b") == {}
 
 
 def test_what_no_budget_has_room_for_is_refused_before_it_is_masked(together: Together) -> None:

@@ -47,7 +47,7 @@ class Leaky(Loopback):
 
     def __init__(self, services: Mapping[str, Service], owner: Any) -> None:
         super().__init__(services)
-        self.owner, self.kinds = owner, defaultdict[str, list[str]](list)
+        self.owner, self.kinds, self.cards = owner, defaultdict[str, list[str]](list), dict[str, bytes]()
 
     def send(self, address: str, letter: bytes) -> str:
         head = letters.read(letter, self.owner, 1 << 24).head
@@ -56,6 +56,8 @@ class Leaky(Loopback):
             self.sent.pop()
         else:
             self.kinds[address].append(head["kind"])
+        if head["kind"] == "card":
+            self.cards.setdefault(address, letter)
         return ticket
 
 
@@ -161,6 +163,7 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(tmp_path: P
 
 
 def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(tmp_path: Path, summed) -> None:
+    """Whoever carries letters brings that of the first set-up again before every other, which changes nothing."""
     experiment, post, terms = made(tmp_path)
     sessions = set()
 
@@ -169,6 +172,8 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(t
         if (name, head["kind"], str(head["order"])[:2]) == ("node-3", "work", "1/"):
             post.services[name].close()
             post.services[name] = Service.open(tmp_path / "nodes" / name / "policy.toml")
+        if name in post.cards:
+            post.services[name].answer(post.cards[name])
         return False
 
     post.drop = restart  # type: ignore[method-assign]
@@ -181,7 +186,7 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(t
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3, 3, 3, 2]
 
 
-def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: Path, summed) -> None:
+def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: Path, monkeypatch, summed) -> None:
     """Two of four fall silent in round 2: it was paid for, moves nothing and counts; before round 3 nobody is asked to pay, and
     the run goes on when they are back."""
     experiment, post, terms = made(tmp_path)
@@ -196,6 +201,10 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: 
     assert len(summed) == 1
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 1, 1, 2]
     silent.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("dpfl.engines.sums.time.time_ns", lambda: 10**18)
+        with pytest.raises(DpflError, match="before the clock of its owner was set back"):
+            experiment.serve(post, terms, tmp_path / "run", resume=True)
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
     assert result.rounds == 3
     assert len(summed) == 2

@@ -26,6 +26,7 @@ from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
 from dpfl.privacy.accountant import default_for
 from dpfl.privacy.events import Spent, add_all
+from dpfl.privacy.surveys import AnySurvey
 from dpfl.server.steps import Fixed
 
 SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
@@ -104,17 +105,16 @@ def play_one_release(setting: Setting) -> Finding:
 
 def play_survey(setting: Setting) -> Finding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
-    surveys = (setting.algorithm.centre, setting.algorithm.columns, setting.algorithm.weights.survey)
+    made = setting.algorithm
+    surveys: tuple[AnySurvey | None, ...] = (made.centre, made.columns, made.metric, made.weights.survey)
     asked = [survey for survey in surveys if survey and survey.multiplier]
     if not asked:
-        return "clients are asked for nothing, with noise, before the first round"
+        return "clients are asked for nothing, with noise, beside their updates"
     each = 1 - (1 - setting.confidence) / len(asked)
     found = []
     for survey in asked:
-        persons = setting.algorithm.unit == "person"
-        measured = one_answer(
-            survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, setting.algorithm.sums
-        )
+        persons = made.unit == "person"
+        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, made.sums)
         found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
     return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
@@ -168,7 +168,8 @@ def play_leaks(setting: Setting) -> Finding | str:
     if found is None:
         return "the noise of this system is not added by its release, so neighbours cannot be coupled"
     claimed = setting.claimed(1)
-    proven = setting.epsilon(add_all(setting.small.spending(1, setting.population), setting.algorithm.before))
+    before = replace(setting.algorithm, metric=None).before  # which is asked for after the last round, and not here
+    proven = setting.epsilon(add_all(setting.small.spending(1, setting.population), before))
     measured = math.inf if found else 0.0
     detail = "; ".join(str(leak) for leak in found) or "neighbours with the same noisy values show the same of everything else"
     return Finding("leaks", "a run", claimed, proven, measured, 1.0, verdict(measured, claimed, proven), detail)

@@ -21,7 +21,7 @@ from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Ledger, Randomness
 from dpfl.privacy.ledgers import FEDERATION, Ledgers
 from dpfl.server.coordinator import Coordinator, Federated, State
-from dpfl.tasks import MultiClass
+from dpfl.tasks import MultiClass, Task
 
 ROWS_OF_A_PERSON = 3
 LEFT = 40
@@ -44,17 +44,22 @@ class Ground:
     declared: Sequence[int]
     public: Sequence[Tensor] = ()
     persons: bool = False
+    learns: Task | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.learns or MultiClass(self.classes)
 
     def protecting(self, algorithm: Algorithm) -> Ground:
         return replace(self, persons=algorithm.unit == "person")
 
     def flat(self) -> FlatModel:
-        return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), MultiClass(self.classes))
+        return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), self.task)
 
     def site(self, randomness: Randomness, ledgers: Ledgers | None = None) -> Site:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        site = Site("audit", self.model, MultiClass(self.classes), self.x, self.y, everyone, declared, randomness, ledgers)
+        site = Site("audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers)
         return _of_persons(site) if self.persons else site
 
 

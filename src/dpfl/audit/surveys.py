@@ -1,4 +1,4 @@
-"""What clients say beside their updates: one sample in or out of a noisy histogram, mean or slope, at real nodes.
+"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or slope, at real nodes.
 
 Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian: how far the sample moves the
 answer is found without noise, and how much noise there is from the spread of answers.
@@ -6,6 +6,7 @@ answer is found without noise, and how much noise there is from the spread of an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,12 +29,13 @@ from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.shared_noise import Shared
 from dpfl.privacy.surveys import AnySurvey, Mean
 from dpfl.server.summing import AnswerSum
-
-Sampled = Survey | MeanSurvey | ColumnSurvey
-"""What is asked of the samples themselves."""
+from dpfl.tasks import Binary, MultiClass, Regression
+from dpfl.tasks import Task as Learning
+from dpfl.tasks.noisy import counted, numbers_and_cells
 
 GUESSES = 300
 """For a bound that assumes nothing of the noise; it shows whether there is any."""
@@ -82,11 +84,11 @@ class Question:
 
 
 def one_answer(
-    survey: Sampled, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
+    survey: AnySurvey, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
     shared: Shared | None = None,
 ) -> Measured:  # fmt: skip
-    """Of one answer before the first round, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`;
-    the better of two bounds, which hold together."""
+    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`; the better of two
+    bounds, which hold together."""
     question = _question(survey)
     if shared and isinstance(survey, Mean):
         question = _in_a_sum(question, survey, shared)
@@ -125,14 +127,16 @@ def _normal(
     return Measured(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
 
 
-def _question(survey: Sampled) -> Question:
+def _question(survey: AnySurvey) -> Question:
     if isinstance(survey, ColumnSurvey):
         return _columns(survey)
+    if isinstance(survey, MetricSurvey):
+        return _metric(survey)
     return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
 
 
 def _in_a_sum(question: Question, survey: Mean, shared: Shared) -> Question:
-    width = survey.width if isinstance(survey, ColumnSurvey) else question.ground.x[0].numel()
+    width = question.ground.x[0].numel() if isinstance(survey, MeanSurvey) else survey.width
     bound = survey.longest(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
     return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))
@@ -144,6 +148,22 @@ def _columns(survey: ColumnSurvey) -> Question:
     x[0] = 1.0
     canary = survey.bounded(x[:1])[0].double().numpy() / survey.bound
     return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"] @ canary))
+
+
+def _metric(survey: MetricSurvey) -> Question:
+    """A model that knows nothing, and a canary whose answer is right all the same, with the largest loss that counts; an
+    adversary looks along its vector."""
+    weights = (2 * survey.most / math.log(2), 1.0)
+    known: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
+    task = next(task for task in known if numbers_and_cells(task) == (survey.numbers, survey.cells))
+    y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
+    if not task.classes:
+        y[0] = 2 * math.sqrt(survey.most)
+    counts = counted(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+    canary = counts / np.linalg.norm(counts)
+    asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
+    ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
+    return replace(asked, ground=ground, vector=ground.flat().read())
 
 
 def _histogram(survey: Survey) -> Question:

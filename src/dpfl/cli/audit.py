@@ -141,7 +141,6 @@ def _experiment(experiment: Experiment, variant: str | None, noise: str | None =
     release = made.release
     if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
-    made = replace(made, metric=None)  # the noise was planned beside it; no game asks for it
     made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
     return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dpfl.engines.post import Delivery, Post
 from dpfl.node import letters
 from dpfl.node.letters import Letter
-from dpfl.node.refusals import SENTENCES, Bad
+from dpfl.node.refusals import SENTENCES, Bad, Reason
 
 POLL = 0.25
 """Seconds that a carrier is waited for at a time."""
@@ -107,3 +108,9 @@ class Correspondence:
         if head.get("run") != self.run or head.get("from") != name or head.get("answers") != letters.digest(asked):
             return Fault("its letter answers another one")
         return letter
+
+
+def refusal_of(head: Mapping[str, Any]) -> str:
+    """The node's reason, which is one of a few; whatever else it says is not passed on."""
+    reason = str(head.get("reason"))
+    return SENTENCES[Reason(reason)] if reason in set(Reason) else "The node refuses, for a reason that is not known here."

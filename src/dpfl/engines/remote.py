@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
 from dpfl.engines.plausible import implausible
 from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.node import sum_letters, wire
 from dpfl.node.letters import Letter
-from dpfl.node.refusals import PASSING, SENTENCES, Bad, Reason
+from dpfl.node.refusals import PASSING, Bad
 from dpfl.node.task import Order, Reply, Task, cost
 from dpfl.privacy import Refused
 from dpfl.privacy.ledgers import Ledgers
@@ -152,9 +151,3 @@ def _alike(replies: dict[int, Reply]) -> dict[int, Reply]:
     usual = max(lengths.values(), key=list(lengths.values()).count, default=0)
     odd = [client for client, length in lengths.items() if length != usual]
     return replies | {client: Reply(client, failed=ANOTHER) for client in odd}
-
-
-def refusal_of(head: Mapping[str, Any]) -> str:
-    """The node's reason, which is one of a few; whatever else it says is not passed on."""
-    reason = str(head.get("reason"))
-    return SENTENCES[Reason(reason)] if reason in set(Reason) else "The node refuses, for a reason that is not known here."

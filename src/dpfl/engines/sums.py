@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import secrets
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
 from dpfl.errors import DpflError
 from dpfl.node import sum_letters
 from dpfl.node.letters import Letter
@@ -39,6 +39,10 @@ class Sums:
     _at: At | None = None
     _order: str = ""
     _masked: dict[str, Masked] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)
+    """Who refused what was asked last, and why."""
+    _number: int = 0
+    """Of the last set-up. Later ones have larger ones, of a server that was started again too: they go by the clock."""
     _barren: int = 0
     """Sums since the last that was opened."""
 
@@ -64,8 +68,9 @@ class Sums:
 
     def _set_up(self, round: int, names: Collection[str]) -> None:
         """New keys of all who are there, shown to all of them."""
-        self.session, order = "", f"set-up/{secrets.token_hex(8)}"
-        answers = self._asked("card", order, {name: ({}, {}) for name in names}, self.joining)
+        self._number = max(self._number + 1, time.time_ns() // 1000)
+        self.session, order, told = "", f"set-up/{self._number}", {"number": self._number}
+        answers = self._asked("card", order, {name: (told, {}) for name in names}, self.joining)
         cards = [card for name, answer in answers.items() if (card := self._card(name, answer))]
         try:
             members = present(self.group, cards)
@@ -91,9 +96,10 @@ class Sums:
         return card if card.name == name else None
 
     def _too_few(self, found: int) -> DpflError:
+        why = "".join(f" {name}: {sentence}" for name, sentence in self._refused.items())
         return DpflError(
             f"{found} of {len(self.group.names)} nodes are there for a sum that {self.group.survivors} must be in: nothing was "
-            "asked of them; go on when more are back, with --resume."
+            f"asked of them; go on when more are back, with --resume.{why}"
         )
 
     def _lose(self, name: str, round: int) -> None:
@@ -157,8 +163,6 @@ class Sums:
         letter = self.correspondence.letter
         asked = {name: letter(name, kind, order, words, arrays) for name, (words, arrays) in told.items()}
         answers = self.correspondence.ask(asked, seconds, enough)
-        return {
-            name: answer
-            for name, answer in answers.items()
-            if isinstance(answer, Letter) and answer.head.get("kind") != "refused"
-        }
+        came = {name: answer for name, answer in answers.items() if isinstance(answer, Letter)}
+        self._refused = {name: refusal_of(answer.head) for name, answer in came.items() if answer.head.get("kind") == "refused"}
+        return {name: answer for name, answer in came.items() if name not in self._refused}

@@ -27,6 +27,7 @@ from dpfl.privacy.limit import Limit, Share
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.sampling import All, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.surveys import Mean, answers_of
 from dpfl.secagg.group import Group, check_sizes
 from dpfl.tasks.noisy import numbers_and_cells
 
@@ -131,6 +132,8 @@ class Guard:
         yield task.summed and task.summed.clients != len(proposal.federation), Reason.BAD_WORDS
         if task.summing and task.summed:
             task.summing.whole_sum(task.summed.bound, task.summed.clients)  # refused where no number can hold it
+        if isinstance(task.survey, Mean) and task.shares and task.summed:
+            answers_of(task.survey, task.shares, 1, task.summed.bound, task.summed.clients)  # so too, with the least noise
 
     def _protected(self, task: Task) -> str:
         """Whom the noise of this node's own release is for; nobody, where there is none. Samples are persons where this node

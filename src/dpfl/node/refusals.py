@@ -48,6 +48,7 @@ class Reason(StrEnum):
     UNMASKED = "unmasked"
     BAD_KEYS = "bad-keys"
     NO_KEYS = "no-keys"
+    SET_UP_PAST = "set-up-past"
     SUM_OVER = "sum-over"
     BAD_SURVIVORS = "bad-survivors"
     OTHER_SURVIVORS = "other-survivors"
@@ -99,6 +100,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
     Reason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
     Reason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
+    Reason.SET_UP_PAST: "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back.",
     Reason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
     Reason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
     Reason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
@@ -113,7 +115,7 @@ SENTENCES: dict[Reason, str] = {
 PASSING = frozenset(
     {
         Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS,
-        Reason.NO_KEYS, Reason.SUM_OVER,
+        Reason.NO_KEYS, Reason.SET_UP_PAST, Reason.SUM_OVER,
     }
 )  # fmt: skip
 """Of one order and not of its run: the next may fare better."""

@@ -71,7 +71,7 @@ class Service:
             "join": (("proposal",), self._join),
             "work": (("task",), self._work),
             "ask-statement": ((), self._statement),
-            "card": ((), self._sum),
+            "card": (("number",), self._sum),
             "meet": (("cards",), self._sum),
             "survivors": (("survivors",), self._sum),
             "votes": (("votes",), self._sum),

@@ -17,10 +17,12 @@ from dpfl.node.letters import Letter
 from dpfl.node.refusals import Bad, Reason
 from dpfl.node.sum_letters import Arrays, Words
 from dpfl.node.task import Task
+from dpfl.node.wire import whole
 from dpfl.secagg import At, Group, Member, Opened, Refusal
 
 MOST_SESSIONS = 8
 """Runs whose keys are held; the oldest go first, and are set up again if they go on."""
+set_up_number = whole(0, 1 << 53)
 
 
 @dataclass
@@ -37,11 +39,14 @@ class Session:
 
 
 class Sums:
-    """By run; a set-up takes the place of the one before."""
+    """By run. A set-up takes the place of one before it, and never of a later one, by the numbers that the run's owner gave
+    them: letters can be late, and whoever carries them can keep them."""
 
     def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
         self._name, self._key = name, key
         self._sessions: dict[str, Session] = {}
+        self._latest: dict[str, int] = {}
+        """The number of a run's last set-up here, also where its keys are no longer held."""
 
     def said(self, run: str, asked: str) -> bytes | None:
         session = self._sessions.get(run)
@@ -56,14 +61,17 @@ class Sums:
         kind, run = letter.head["kind"], letter.head["run"]
         with refusing():
             if kind == "card":
-                return self._card(run, group), {}
+                return self._card(run, group, set_up_number(letter.head["number"])), {}
             if kind == "meet":
                 return self._meet(run, letter), {}
             return self._answer(letter, self._session(run))
 
-    def _card(self, run: str, group: Group) -> Words:
+    def _card(self, run: str, group: Group, number: int) -> Words:
         """New keys for this run, signed; the sum under way, if there was one, is over for this node."""
+        if number <= self._latest.get(run, -1):
+            raise Bad(Reason.SET_UP_PAST)
         member = Member(group, self._name, self._key)
+        self._latest[run] = number
         self._sessions.pop(run, None)
         self._sessions[run] = Session(member)
         for oldest in list(self._sessions)[:-MOST_SESSIONS]:

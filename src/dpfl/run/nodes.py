@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpfl.engines.correspondence import Correspondence, Fault
+from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
 from dpfl.engines.post import Post
-from dpfl.engines.remote import SILENT, Member, Remote, refusal_of
+from dpfl.engines.remote import SILENT, Member, Remote
 from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.keys import raw

@@ -1,0 +1,78 @@
+"""What nodes are asked beside their updates, in a secure sum: paid for, with the noise and on the terms that the run said."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpfl.node.task import Summed, Task
+from dpfl.privacy import Ledger
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.surveys import answers_of
+from tests.node.loopback import ROUNDS
+from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, said, task
+
+MEAN = MeanSurvey(5.0, secure=True)
+MEAN_SUM = Summed(1.0, 28.0 * 60, len(NAMES))
+
+
+def asked_mean(name: str, **changes: Any) -> Task:
+    return task(name, **{"steps": 0, "survey": MEAN, "summed": MEAN_SUM, **changes})
+
+
+def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Together) -> None:
+    """A mean before the first round is no part of a sum: its noise is whole."""
+    mean = MeanSurvey(5.0, secure=True)
+    together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
+    letter = together.work("", task("b", steps=0, survey=mean, summed=None))
+    assert said(together.nodes["b"](letter)) == "reply"
+
+
+def test_an_answer_in_a_secure_sum_is_paid_for_before_it_leaves(together: Together, spied) -> None:
+    """Once a session, with its own event, marked as a share; the sum has the noise that all shares make, and no less."""
+    events = ((MEAN.event, 2), (EVENT, ROUNDS))
+    together.joined(events=events)
+    session, node = together.set_up(events=events), together.nodes["b"]
+    letter = together.work(session, asked_mean("b"))
+    first = node.service.answer(letter)
+    assert together.spent("b") == {MEAN.event: 1}
+    with closing(Ledger.read(together.folder / "b" / "ledger" / "b.sqlite")) as ledger:
+        assert [release.split("/")[1] for _, release, *_ in ledger.debits()] == [SHARED.mark]
+    assert node.service.answer(letter) == first
+    assert together.spent("b") == {MEAN.event: 1}
+    again = together.set_up(order="again", events=events)
+    assert said(node(together.work(again, asked_mean("b")))) == "masked"
+    assert together.spent("b") == {MEAN.event: 2}
+    third = together.set_up(order="third", events=events)
+    assert node.refused(together.work(third, asked_mean("b"))) == "not-planned"
+    one, other = (answers_of(MEAN, SHARED, 784, MEAN_SUM.bound, len(NAMES)).total(own) for own in spied)
+    noise = MEAN.multiplier * 28.0 / SHARED.unknown**0.5
+    assert np.std(one - other) == pytest.approx(noise * 2**0.5, rel=0.15)  # of 784 numbers, 6 deviations
+
+
+def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(together: Together) -> None:
+    events = ((MEAN.event, 1), (EVENT, ROUNDS))
+    together.joined(events=events)
+    session, node = together.set_up(events=events), together.nodes["b"]
+    for changes, reason in (
+        ({"samples": replace(RELEASE, sums=Shared(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=Shared(3, 0))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=Shared(2, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=None)}, "uncovered"),
+        ({"survey": Survey(5.0, secure=True)}, "uncovered"),
+        ({"survey": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
+        ({"survey": replace(MEAN, multiplier=4.0)}, "not-planned"),
+        ({"summed": replace(MEAN_SUM, clients=3)}, "bad-words"),
+        ({"summed": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
+    ):
+        asked = asked_mean("b", **changes)
+        letter = together.work(session if asked.shares else "", asked)
+        assert node.refused(letter) == reason, changes
+    assert together.spent("b") == {}
+    assert said(node(together.work(session, asked_mean("b")))) == "masked"
