@@ -2,6 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Tests start processes by the hundred, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: chromium screenshots docs notebooks soak demo test check tests coverage bench hf peers truth badinputs reference clean
 
@@ -19,6 +21,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 tests: $(VENV)/.installed-dev
+	$(BIN)/python -m compileall -q src
 	$(BIN)/pytest -n 4 --dist loadgroup
 
 chromium:  ## for the tests in a browser: Debian's, where it is missing and root may install it; else they are skipped, and say so
