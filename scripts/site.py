@@ -13,7 +13,12 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md", "benchmarks/RESULTS.md": "benchmarks.md"}
+PAGES = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "benchmarks/RESULTS.md": "benchmarks.md",
+    "examples/flower-app/README.md": "flower-app.md",
+}
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 SHIM = "https://unpkg.com/iframe-worker/shim"
 LOADED = re.compile(r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=[\"']?https?://[^\"' >]*")

@@ -6,10 +6,13 @@ from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from rich.console import Console
 
+from dpfl.cli.run import show
 from dpfl.cli.server import terms_of
 from dpfl.experiment import load
 from dpfl.flower.grid import GridPost
+from dpfl.report.progress import Live
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import MOST_ANSWER
 
@@ -18,8 +21,10 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was broken off goes on."""
+    """`experiment` and `out` are paths at the server, of the run's configuration; a run that was broken off goes on. What it
+    says is in the log of the app (`flwr run --stream`)."""
     experiment, out = load(Path(str(context.run_config["experiment"]))), Path(str(context.run_config["out"]))
     begun = RunFolder(out).begun()
     terms, _ = terms_of(experiment)
-    experiment.serve(GridPost(grid, MOST_ANSWER, terms.deadline), terms, out, resume=begun)
+    result = experiment.serve(GridPost(grid, MOST_ANSWER, terms.deadline), terms, out, begun, Live(Console()))
+    show(result, Console())
