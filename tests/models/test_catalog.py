@@ -81,6 +81,8 @@ def test_import_path_of_a_class_or_a_function() -> None:
         ("cnn", {"activation": "rely"}, "'relu'"),
         ("resnet-18", {"norm": "layer"}, "Known: group, batch"),
         ("scattering-linear", {"mirror": "no"}, "true or false"),
+        ("scattering-linear", {"patches": 0}, "patches must be a whole number"),
+        ("scattering-linear", {"patches": True}, "patches must be a whole number"),
         ("no_such_package:net", {}, "No module named"),
         ("torch.nn:Linnear", {}, "no attribute"),
         ("torch:pi", {}, "not callable"),

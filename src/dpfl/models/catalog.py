@@ -14,11 +14,14 @@ from torch import Tensor, nn
 
 from dpfl.errors import DpflError
 from dpfl.models import architectures, sequences
+from dpfl.models.parts import beside
+from dpfl.models.patches import patch_features
 from dpfl.models.scattering import scattering_features
 from dpfl.own import Kind, is_path
 
 MOST_HIDDEN = 1_000_000
 MOST_LAYERS = 256
+MOST_PATCHES = 4096
 
 FeatureMap = Callable[[Tensor], Tensor]
 OWN = Kind("model", nn.Module, "torch.nn.Module")
@@ -116,18 +119,21 @@ def mobilenet_v2(norm: str = "group") -> Model:
     return Model("mobilenet-v2", (("norm", _one_of("norm", norm, architectures.NORMS)),))
 
 
-def scattering_linear(mirror: bool = False) -> Model:
+def scattering_linear(mirror: bool = False, patches: int | None = None) -> Model:
     """One linear layer on fixed scattering features; 39,700 parameters on MNIST, 155,530 on CIFAR-10 (77,770 with `mirror`).
 
     The features (J = 2, 8 angles; every three channels of a sample normalised by themselves, then mixed by a fixed matrix) need
     no data and have no parameters. They are computed once, before training: a function of each sample alone, which changes no
     guarantee. So the trained and saved module is the layer; apply it to `feature_map(scattering_linear(), shape)(images)`. It
     begins by subtracting a mean of the features, 0 unless a system pays for one. With `mirror` an image and its mirror image
-    are alike: for things that may face either way, and not for letters or digits.
+    are alike: for things that may face either way, and not for letters or digits. With `patches` there are features of another
+    kind beside them, for photographs: how much each of 16 parts of an image is like so many patches of random images, which
+    need no data either; with `mirror` and 512 patches the layer has 118,730 parameters on CIFAR-10.
     """
     if not isinstance(mirror, bool):
         raise DpflError(f"mirror is true or false, not {mirror!r}.")
-    return Model("scattering-linear", (("mirror", mirror),) if mirror else ())
+    compared = () if patches is None else (("patches", _whole("patches", patches, MOST_PATCHES)),)
+    return Model("scattering-linear", (*((("mirror", mirror),) if mirror else ()), *compared))
 
 
 def resnet18(norm: str = "group") -> Model:
@@ -202,7 +208,14 @@ _BUILDERS: dict[str, Callable[..., nn.Module]] = {
     "resnet-18": architectures.build_resnet18,
     "scattering-linear": architectures.build_centred_linear,
 }
-_FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": scattering_features}
+
+
+def _scattered(shape: tuple[int, ...], mirror: bool = False, patches: int | None = None) -> FeatureMap:
+    found = scattering_features(shape, mirror)
+    return found if patches is None else beside(found, patch_features(shape, mirror, patches))
+
+
+_FEATURE_MAPS: dict[str, Callable[..., FeatureMap]] = {"scattering-linear": _scattered}
 
 
 def _whole(what: str, value: int, most: int = MOST_HIDDEN) -> int:

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from dpfl.errors import DpflError
 from dpfl.models.decorrelate import decorrelating
+from dpfl.models.parts import in_parts
 
 WIDTH = 0.8
 """Of the finest Gaussian, in pixels; doubled from scale to scale."""
@@ -103,15 +104,8 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
             found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
         return normalised(found)
 
-    def in_parts(images: Tensor, of: Callable[[Tensor], Tensor]) -> Tensor:
-        """Into memory that is taken once."""
-        out = images.new_empty(len(images), *of(images[:1]).shape[1:])
-        for place, part in zip(out.split(BATCH), images.split(BATCH), strict=True):
-            place.copy_(of(part))
-        return out
-
-    mixing = decorrelating(lambda images: in_parts(images, alike), shape)
-    return lambda images: in_parts(images, lambda part: torch.einsum("dc,nchw->ndhw", mixing, alike(part)))
+    mixing = decorrelating(lambda images: in_parts(images, alike, BATCH), shape)
+    return lambda images: in_parts(images, lambda part: torch.einsum("dc,nchw->ndhw", mixing, alike(part)), BATCH)
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:
