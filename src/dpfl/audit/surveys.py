@@ -136,7 +136,7 @@ def _question(survey: AnySurvey) -> Question:
 
 
 def _in_a_sum(question: Question, survey: Mean, shared: Shared) -> Question:
-    width = question.ground.x[0].numel() if isinstance(survey, MeanSurvey) else survey.width
+    width = survey.numbers_of(question.ground.x[0].numel())
     bound = survey.longest(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
     return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))

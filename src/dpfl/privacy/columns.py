@@ -59,6 +59,9 @@ class ColumnSurvey:
     def width(self) -> int:
         return 2 * len(self.places) + sum(bins for _, bins in self.binned)
 
+    def numbers_of(self, features: int) -> int:
+        return self.width
+
     def longest(self, width: int) -> float:
         return self.bound
 

@@ -43,6 +43,10 @@ class MeanSurvey:
     def event(self) -> Event:
         return gaussian(self.multiplier)
 
+    def numbers_of(self, features: int) -> int:
+        """How many numbers an answer has, of samples of so many."""
+        return features
+
     def longest(self, width: int) -> float:
         """How far one sample moves the sum, of so many numbers, at most."""
         return math.sqrt(width)

@@ -53,6 +53,9 @@ class MetricSurvey:
     def width(self) -> int:
         return self.numbers + self.cells
 
+    def numbers_of(self, features: int) -> int:
+        return self.width
+
     def longest(self, width: int) -> float:
         return self.bound
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from dpfl.errors import DpflError
 from dpfl.node.task import Order, Reply
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.clip import Clip, Measuring, ShareOfMean, adapted
+from dpfl.privacy.clip import Clip, Measuring, adapted
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 
@@ -54,9 +54,9 @@ def norms_without_privacy(
     return norms
 
 
-def rounds_of(clip: ShareOfMean, budget: Budget) -> int:
+def rounds_of(clip: Clip, budget: Budget) -> int:
     """As many as the run itself has, unless said otherwise."""
-    if (rounds := clip.rounds or budget.rounds) is None:
+    if (rounds := getattr(clip, "rounds", None) or budget.rounds) is None:
         raise DpflError("The published clip comes from a run without privacy of as many rounds: give budget.rounds.")
     return rounds
 

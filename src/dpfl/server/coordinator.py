@@ -13,8 +13,7 @@ from torch import Tensor
 from dpfl.node.task import Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.clip import ShareOfMean, adapted
-from dpfl.privacy.columns import ColumnSurvey
+from dpfl.privacy.clip import adapted
 from dpfl.privacy.mean import Answered
 from dpfl.privacy.release import Upload
 from dpfl.privacy.shared_noise import Shared
@@ -192,8 +191,7 @@ class Coordinator:
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
             able = [client for client in range(len(declared)) if not own or self._left(client) > 0]
-            width = asked.width if isinstance(asked, ColumnSurvey) else span.stop - span.start
-            if said := self._mean(asked, able, declared, width):
+            if said := self._mean(asked, able, declared, asked.numbers_of(span.stop - span.start)):
                 self.state.vector = self.state.vector.clone()
                 self.state.vector[span] = asked.combined(said)
 
@@ -275,9 +273,10 @@ class Coordinator:
             replies = self._probe(asking_norms(self._order(public, 1, state.clients)))
             state.samples, state.clients = of_public_samples(state.samples, state.clients, replies)
             self._facts = facts(self.algorithm, self.budget, self.federated, state, self._weights)
-        if state.round == 0 and isinstance(clip := state.clients.clip, ShareOfMean):
+        if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
             without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
-            state.clients = replace(state.clients, clip=clip.adapt(without(state.vector, self._weights, self.algorithm.server)))
+            norms = without(state.vector, self._weights, self.algorithm.server)
+            state.clients = replace(state.clients, clip=adapted(clip, norms))
 
     def _trained(self, round: int, vector: Tensor) -> list[Reply]:
         return self._unclipped(self._drawn(round), round, vector)
