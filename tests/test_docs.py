@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,17 @@ CALLS = re.compile(r"(?:hugging_face|load_state_dict)\(.*?\)(?:, strict=False\))
 DRAWN = {"docs/architecture.md"}
 """Python that shows the loop, which has no beginning there."""
 OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
+ONLY_READ = {
+    r"audit ": "games take minutes; tests/audit plays them",
+    r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
+    r"node (?!init)": "it needs a policy that somebody edited; tests/cli/test_node.py edits one",
+    r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
+    r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads them",
+    r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py and tests/flower have some",
+    r"up ": "it starts five processes; tests/flower/test_up.py does",
+    r"verify run/": "it needs what nodes signed; tests/run/test_nodes.py has that",
+}
+"""Commands in plain blocks that are read with all of their options, and not begun: by how they begin, why."""
 
 
 def text_of(page: str) -> str:
@@ -97,14 +110,38 @@ def ran(words: list[str]) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader has: a key, the demo as an experiment, and two runs of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "experiment.toml").write_text(blocks("docs/experiments.md", "toml")[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("DPFL_KEY", str(folder / "key.pem"))
+        ran(["dpfl", "key", "new"])
+        for seed, out in enumerate(("runs/a", "runs/b")):
+            ran(shlex.split(f"dpfl run experiment.toml --set seed={seed} --out {out}"))
+    return folder
+
+
+@pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("page", having(""))
-def test_other_commands_are_understood(page: str) -> None:
-    """They take long, or other machines: each is read with all of its options, up to where it would begin."""
-    for body in blocks(page, ""):
-        lines = list(command_lines(body)) if re.search(r"^(\$ )?(dpfl|make|pip|python) ", body, re.MULTILINE) else []
-        for words in lines:
+def test_other_commands_run_or_are_understood(page: str, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each on what its reader has by then; what takes long, or other machines, is read up to where it would begin."""
+    bodies = [body for body in blocks(page, "") if re.search(r"^(\$ )?(dpfl|make|pip|python) ", body, re.MULTILINE)]
+    if bodies:
+        shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("DPFL_KEY", str(tmp_path / "key.pem"))
+    for body in bodies:
+        for words in command_lines(body):
             if words[0] == "dpfl":
                 understood(words[1:])
+                if not any(re.match(begins, shlex.join(words[1:])) for begins in ONLY_READ):
+                    make_room(words)
+                    ran(words)
+                if words[1] == "certify":  # it is passed on to whoever verifies it
+                    shutil.copy(Path(words[2]) / "certificate.json", tmp_path)
             elif words[0] == "make":
                 assert re.search(rf"^{words[1]}:", text_of("Makefile"), re.MULTILINE)
             elif words[0] == "pip":
@@ -113,6 +150,21 @@ def test_other_commands_are_understood(page: str) -> None:
                 assert (ROOT / words[1]).is_file()
             else:
                 assert words[0] in OTHER_WORDS, words
+
+
+def make_room(words: list[str]) -> None:
+    """What a command makes is not there before it."""
+    for path in [Path(after) for word, after in pairwise(words) if word in ("--out", "--write")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def test_what_is_only_read_is_somewhere() -> None:
+    """A reason for a command that nobody prints any more is deleted, and the tests that it names are there."""
+    plain = re.findall(r"^(?:\$ )?dpfl (.*)$", "\n".join(body for page in PAGES for body in blocks(page, "")), re.MULTILINE)
+    for begins, why in ONLY_READ.items():
+        assert any(re.match(begins, line) for line in plain), begins
+        for path in re.findall(r"tests/[\w/.]+\w", why):
+            assert (ROOT / path).exists(), path
 
 
 def understood(words: list[str]) -> None:

@@ -17,10 +17,21 @@ import dpfl
 from dpfl.certificate import certify, new_key
 from dpfl.certificate.contents import Certificate
 from dpfl.certificate.page import page as printed
+from dpfl.experiment import parse
+from dpfl.keys import raw
+from dpfl.node.service import Service
 from dpfl.run.folder import RunFolder
 from tests.conftest import MODEL, small_federation
+from tests.loopback import federation
 
 HOSTILE = "<img src=x onerror=alert(1)>"
+FEDERATED = {
+    "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
+    "model": {"name": "mlp", "hidden": 4},
+    "algorithm": {"name": "fedavg-dp", "tau": 1, "sampling_rate": 0.01},
+    "budget": {"epsilon": 4.0, "delta": 1e-5, "rounds": 1},
+    "privacy": {"accountant": "rdp"},
+}
 PROGRAM = "from dpfl.cli import main; main()"
 HOW = "there is no Chromium: apt install chromium, or name one by CHROMIUM"
 FLAGS = (
@@ -35,7 +46,7 @@ def chromium() -> str | None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seeds of a private run, one of them certified; one without privacy; one with a hostile name; half of one."""
+    """Two seeds of a private run, one of them certified; one without privacy; with a hostile name; half of one; over nodes."""
     root = tmp_path_factory.mktemp("shelf") / "runs"
     private = dpfl.algorithms.fedavg_dp(noise_multiplier=2.0, sampling_rate=0.5)
     for seed in (0, 1):
@@ -50,7 +61,23 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "half").mkdir()
     (root / "half" / "experiment.toml").write_text("[run]\nid = 'unfini")
     _certify(root / "private-seed0", root.parent / "key.pem")
+    federated(root / "hospitals" / "run", root.parent / "nodes")
     return root
+
+
+def federated(out: Path, nodes: Path) -> None:
+    """A run over two nodes, and a third whose owner refuses; certified."""
+    experiment = parse(FEDERATED)
+    post, terms = federation(nodes, experiment)
+    policy = nodes / "node-2" / "policy.toml"
+    post.services.pop("node-2").close()
+    policy.write_text(policy.read_text().replace("epsilon = 8.0", "epsilon = 0.01"))
+    post.services["node-2"] = Service.open(policy)
+    listed = {name: raw(key) for name, key in terms.nodes.items()}
+    parse(FEDERATED | {"server": {"nodes": listed}}).serve(post, terms, out)
+    for service in post.services.values():
+        service.close()
+    _certify(out, nodes / "key.pem")
 
 
 def _certify(run: Path, key: Path) -> None:

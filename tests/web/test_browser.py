@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.xdist_group("web"), pytest.mark.skipif(chromium() is N
 PAGES = [
     "/", "/run?name=private-seed0", "/run?name=plain", "/compare?name=private-seed0&name=private-seed1&name=plain", "/plan",
     "/systems", "/systems?name=ali-dpfl", "/privacy", "/privacy?name=private-seed0&owner=client-00001",
+    "/run?name=hospitals/run",
 ]  # fmt: skip
 PHONE = 390
 SLOW = 120_000
@@ -68,7 +69,7 @@ def opened(page, path: str):
 def test_the_list_is_searched_and_sorted(page) -> None:
     opened(page, "/")
     rows = page.locator("tbody tr")
-    expect(rows).to_have_count(5)
+    expect(rows).to_have_count(6)
     expect(page.get_by_text(HOSTILE, exact=True)).to_be_visible()
     expect(page.get_by_text("it may be half written")).to_be_visible()
     page.get_by_label("Search runs").fill("private")
@@ -136,6 +137,13 @@ def test_the_officer_reads_a_ledger_and_verifies(page) -> None:
     page.get_by_role("link", name="client-00002").click()
     expect(page.get_by_role("heading", name="Account of client-00002")).to_be_visible()
     expect(page.get_by_text("Every row is chained to the one before")).to_be_visible()
+    opened(page, "/privacy?name=hospitals/run")
+    page.get_by_role("button", name="Verify").click()
+    expect(page.get_by_text("It holds")).to_be_visible()
+    expect(page.locator(".checks tr", has_text="node-0")).to_contain_text("for this run")
+    nodes = page.get_by_role("region", name="Nodes").locator("tbody tr")
+    told = ("node-0joined.* of 8", "node-1joined", "node-2takes no part: .*budget")
+    expect(nodes).to_have_text([re.compile(words) for words in told])
     opened(page, "/privacy?name=plain")
     expect(page.get_by_text("No guarantee", exact=True)).to_be_visible()
 

@@ -96,6 +96,24 @@ def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
     assert not [key for key in view if "update" in key]
 
 
+def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
+    own = Shelf(runs)
+    folder = own.open("hospitals/run")
+    first, _, away = run_view(folder, "hospitals/run")["nodes"]
+    assert (first["name"], first["limit"], first["away"]) == ("node-0", 8.0, None)
+    assert 0 < first["proven"] <= 4.0
+    assert (away["name"], away["proven"]) == ("node-2", None)
+    assert "budget" in away["away"]
+    found = verdict(own, folder)
+    assert found["good"]
+    assert {"node-0", "node-1"} <= set(found["checks"])
+    said = folder.file("nodes") / "node-0.json"
+    held = said.read_text()
+    said.write_text(held.replace('"limit": 8.0', '"limit": 9.0'))
+    assert not verdict(own, folder)["good"]
+    said.write_text(held)
+
+
 def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
     from dpfl.report.run_tables import RunTables
 

@@ -15,6 +15,7 @@ from dpfl.privacy.ledgers import ledger_path
 from dpfl.privacy.plans import bound
 from dpfl.privacy.statement import figure
 from dpfl.run.folder import RunFolder
+from dpfl.run.nodes import STATEMENTS
 from dpfl.web.shelf import Shelf, heads
 
 SHOWN_DEBITS = 100
@@ -77,10 +78,11 @@ def _delta(folder: RunFolder) -> float:
 
 
 def verdict(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
-    """The same that `dpfl verify` says: signature, every epsilon computed again, and the run that it is of."""
+    """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is of, what nodes signed."""
     if isinstance(_place(shelf, folder), str):
         raise DpflError("The ledgers of this run lie elsewhere; check its certificate with: dpfl verify")
-    found = verify(folder.file("certificate.json"), folder.path)
+    said = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
+    found = verify(folder.file("certificate.json"), folder.path, nodes=said)
     certificate = found.certificate
     signer = certificate.signer.fingerprint if certificate else None
     return found.to_dict() | {"signer": signer, "issued": certificate.issued if certificate else None}

@@ -56,7 +56,7 @@ def run_view(folder: RunFolder, name: str, within: Path | None = None) -> dict[s
         "warnings": [str(warning) for warning in run.result.get("warnings", ())],
         "clients": clients_view(folder, run.clients),
         "limits": dict(run.limits),
-        "nodes": nodes_view(folder),
+        "nodes": nodes_view(folder, run.experiment, [str(note) for note in run.result.get("notes", ())]),
         "again": command(run.experiment),
         "experiment": tomli_w.dumps(record),
     }
@@ -85,24 +85,33 @@ def _counted(folder: RunFolder) -> tuple[list[int], list[int]]:
     return (paid, left) if len(paid) == len(left) else ([], [])
 
 
-def nodes_view(folder: RunFolder) -> list[dict[str, Any]]:
-    """Of a run over nodes: who joined, and what each of them signed at the end; shown as said, and checked by `dpfl verify`."""
+def nodes_view(folder: RunFolder, experiment: Mapping[str, Any], notes: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Of a run over nodes: who joined, what each signed at the end, and who takes no part; checked by `verify` alone."""
+    listed = experiment.get("experiment", {}).get("server", {}).get("nodes", {})
     try:
         members = folder.json(MEMBERS) or {}
     except DpflError:
         members = {}
-    found = []
-    for name, one in list(members.items())[:MOST_LISTED]:
-        said: Mapping[str, Any] = {}
-        try:
-            if Path(name).name == name:
-                said = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
-        except (DpflError, AttributeError):
-            said = {}
-        size = one.get("size") if isinstance(one, dict) else None
-        told = {key: said.get(key) for key in ("proven", "limit", "spent", "unit", "delta", "accountant", "at")}
-        found.append({"name": str(name), "size": size, **told})
-    return found
+    told = [_node(folder, str(name), one) for name, one in list(members.items())[:MOST_LISTED]]
+    away = [name for name in listed if name not in members][: MOST_LISTED - len(told)] if members else []
+    return told + [_node(folder, name, None) | {"away": _why(name, notes)} for name in away]
+
+
+def _node(folder: RunFolder, name: str, member: Any) -> dict[str, Any]:
+    said: Mapping[str, Any] = {}
+    try:
+        if member and Path(name).name == name:
+            said = (folder.json(f"{STATEMENTS}/{name}.json") or {}).get("statement", {})
+    except (DpflError, AttributeError):
+        pass
+    size = member.get("size") if isinstance(member, dict) else None
+    told = {key: said.get(key) for key in ("proven", "limit", "spent", "unit", "delta", "accountant", "at")}
+    return {"name": name, "size": size, "away": None, **told}
+
+
+def _why(name: str, notes: Sequence[str]) -> str:
+    begins = f"{name} takes no part: "
+    return next((note.removeprefix(begins) for note in notes if note.startswith(begins)), "it did not join")
 
 
 def compared(runs: Sequence[RunTables]) -> dict[str, Any]:

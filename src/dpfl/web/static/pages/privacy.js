@@ -1,4 +1,5 @@
 import { badge, begin, down, epsilon, get, h, link, meter, post, proven, show, small, table, told, whole, words } from "../dom.js";
+import { nodes } from "../nodes.js";
 
 export default async function start(page, query) {
   const name = query.get("name"), owner = query.get("owner");
@@ -14,7 +15,7 @@ export default async function start(page, query) {
   if (!name) { show(body, overview(ended)); return; }
   show(body, h("p", { class: "soft", role: "status" }, "Reading the ledgers…"));
   const [run, ledgers] = await Promise.all([get(link("/api/run", { name })), get(link("/api/ledgers", { name }))]);
-  show(body, statement(run), certificate(name, run, (await begin()).root), accounts(name, run, ledgers, owner));
+  show(body, statement(run), certificate(name, run, (await begin()).root), accounts(name, run, ledgers, owner), nodes(run));
   if (owner) await account(body, name, owner);
 }
 

@@ -1,5 +1,6 @@
 import { chart } from "../chart.js";
 import { badge, copying, down, epsilon, get, h, link, measured, meter, post, proven as holds, say, show, small, soFar, table, told, up, when, whole, words } from "../dom.js";
+import { nodes } from "../nodes.js";
 
 const MOST = 4000;
 const WHY = { rounds: "all rounds were made", epsilon: "the next step would pass epsilon", bytes: "the bytes are used up", seconds: "the time is used up" };
@@ -124,11 +125,8 @@ export default async function start(page, query) {
   }
 
   function rest() {
-    const nodes = run.nodes.length > 0 && [h("h2", {}, "Nodes"), table([{ text: "Node" }, { text: "Samples declared", number: true }, { text: "Epsilon proven of its own limit" }, { text: "Signed at" }],
-      run.nodes.map((node) => [node.name, node.size === null ? "–" : whole(node.size), node.proven === null ? "no statement yet" : meter({ value: node.proven, most: node.limit, unit: node.unit, delta: node.delta, what: "proven" }), node.at || "–"]), { label: "Nodes" }),
-      h("p", { class: "soft small" }, "As each node says and signs at the end; dpfl verify checks their signatures.")];
     const again = run.again && h("div", { class: "card" }, h("div", { class: "row" }, h("h3", {}, "The command that repeats it"), copying(run.again)), h("pre", { tabindex: "0" }, run.again));
-    show(parts.rest, nodes, run.lines.length > 0 && [h("h2", {}, "Privacy statement"), words(run.lines)], h("h2", {}, "The experiment as run"), again || null,
+    show(parts.rest, nodes(run), run.lines.length > 0 && [h("h2", {}, "Privacy statement"), words(run.lines)], h("h2", {}, "The experiment as run"), again || null,
       h("details", {}, h("summary", {}, "As asked for, and as it came to be"), h("pre", { tabindex: "0" }, run.experiment)));
   }
 
