@@ -9,9 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "CONTRIBUTING.md": "contributing.md",
@@ -26,21 +23,33 @@ LANGUAGES = {".toml": "toml", ".py": "python", ".yaml": "yaml", ".service": "ini
 
 
 def on_files(files: Any, config: Any) -> Any:
-    for place, page in PAGES.items():
-        files.append(File.generated(config, page, content=_moved((ROOT / place).read_text(), place, page)))
-    files.append(File.generated(config, "examples.md", content=examples()))
-    for notebook in sorted((ROOT / "examples").glob("*.ipynb")):
-        files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=rendered(notebook)))
+    from mkdocs.structure.files import File
+
+    for page, content in made().items():
+        files.append(File.generated(config, page, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    uri = page.file.src_uri
-    return markdown if uri in (*PAGES.values(), "examples.md") else _moved(markdown, f"docs/{uri}", uri)
+    return on_site(markdown, page.file.src_uri)
+
+
+def made() -> dict[str, str]:
+    """Pages of the site that do not lie in docs/."""
+    found = {page: _moved((ROOT / place).read_text(), place, page) for place, page in PAGES.items()}
+    notebooks = sorted((ROOT / "examples").glob("*.ipynb"))
+    return found | {"examples.md": examples()} | {f"notebooks/{path.stem}.md": rendered(path) for path in notebooks}
+
+
+def on_site(markdown: str, page: str) -> str:
+    """A page of docs/ with links as the site has them."""
+    return markdown if page in (*PAGES.values(), "examples.md") else _moved(markdown, f"docs/{page}", page)
 
 
 def on_post_build(config: Any, **_: Any) -> None:
     """What the theme would load from elsewhere comes with the site; a page that asks for anything else fails the build."""
+    from mkdocs.exceptions import PluginError
+
     site = Path(config.site_dir)
     for page in site.rglob("*.html"):
         local = posixpath.relpath("vendor/iframe-worker/shim.js", page.relative_to(site).parent.as_posix())

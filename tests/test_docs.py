@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pydoc
 import re
 import shlex
 import shutil
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from scripts.reference import commands
+from scripts.site import made, on_site
 from typer.testing import CliRunner
 
 from dpfl.algorithms import ALGORITHMS
@@ -229,16 +232,6 @@ class Loader(yaml.SafeLoader):
 
 
 Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-MADE = {
-    "contributing.md",
-    "changes.md",
-    "benchmarks.md",
-    "examples.md",
-    "flower-app.md",
-    "notebooks/first-run.md",
-    "notebooks/comparing-systems.md",
-}
-"""Pages of the site that scripts/site.py makes."""
 
 
 def test_every_page_is_on_the_site() -> None:
@@ -249,30 +242,54 @@ def test_every_page_is_on_the_site() -> None:
     listed = list(files(yaml.load(text_of("mkdocs.yml"), Loader)["nav"]))
     written = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/(start/)?[\w-]+\.md", page)}
     assert len(listed) == len(set(listed))
-    assert set(listed) == written | MADE | {"results/README.md"}
+    assert set(listed) == written | set(made()) | {"results/README.md"}
 
 
 # Links
 
 
-def anchors(path: Path) -> set[str]:
-    """As GitHub and the site make them of headings."""
+def anchors(text: str, again: str = "-") -> set[str]:
+    """As GitHub and the site make them of headings; the site marks the second of a name by `_`."""
     found: dict[str, int] = {}
-    for heading in re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE):
+    for heading in re.findall(r"^#+ (.*)$", BLOCK.sub("", text), re.MULTILINE):
         shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", shown.lower()).strip().replace(" ", "-")
         found[slug] = found.get(slug, -1) + 1
-    return {f"{slug}-{number}" if number else slug for slug, last in found.items() for number in range(last + 1)}
+    return {f"{slug}{again}{number}" if number else slug for slug, last in found.items() for number in range(last + 1)}
+
+
+def links(text: str) -> Iterator[tuple[str, str]]:
+    """Those that stay here: a file, or none, and an anchor, or none."""
+    prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text))
+    for target in (*LINK.findall(prose), *re.findall(r"<(?:a|img)\b[^>]*?(?:href|src)=\"([^\"]+)\"", prose)):
+        if not target.startswith(("http://", "https://", "data:")):
+            name, _, anchor = target.partition("#")
+            yield name, anchor
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
-    prose = re.sub(r"`[^`\n]*`", "", BLOCK.sub("", text_of(page)))
-    for target in LINK.findall(prose):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
+    for name, anchor in links(text_of(page)):
+        target = f"{name}#{anchor}"
         path = (ROOT / page).parent / name if name else ROOT / page
         assert path.exists(), target
         if anchor:
-            assert anchor in anchors(path), target
+            assert anchor in anchors(path.read_text()), target
+
+
+def test_every_link_of_the_site_leads_somewhere() -> None:
+    """As `make docs` would find, without its environment: pages that are made, notebooks and examples included."""
+    docs = ROOT / "docs"
+    pages = made() | {path.relative_to(docs).as_posix(): path.read_text() for path in docs.rglob("*.md")}
+    site = {name: on_site(text, name) for name, text in pages.items()}
+    for page, text in site.items():
+        for name, anchor in links(text):
+            found = os.path.normpath(Path(page).parent / name) if name else page
+            assert found in site or (docs / found).is_file(), (page, name)
+            assert not anchor or anchor in anchors(site[found], "_"), (page, name, anchor)
+
+
+def test_what_the_api_page_names_is_there() -> None:
+    named = re.findall(r"^::: (\S+)$", text_of("docs/api.md"), re.MULTILINE)
+    assert len(named) > 20
+    assert [name for name in named if pydoc.locate(name) is None] == []
