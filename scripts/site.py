@@ -31,7 +31,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    return on_site(markdown, page.file.src_uri)
+    return as_on_the_site(markdown, page.file.src_uri)
 
 
 def made() -> dict[str, str]:
@@ -41,7 +41,7 @@ def made() -> dict[str, str]:
     return found | {"examples.md": examples()} | {f"notebooks/{path.stem}.md": rendered(path) for path in notebooks}
 
 
-def on_site(markdown: str, page: str) -> str:
+def as_on_the_site(markdown: str, page: str) -> str:
     """A page of docs/ with links as the site has them."""
     return markdown if page in (*PAGES.values(), "examples.md") else _moved(markdown, f"docs/{page}", page)
 

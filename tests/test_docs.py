@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from scripts.reference import commands
-from scripts.site import made, on_site
+from scripts.site import as_on_the_site, made
 from typer.testing import CliRunner
 
 from dpfl.algorithms import ALGORITHMS
@@ -281,7 +281,7 @@ def test_every_link_of_the_site_leads_somewhere() -> None:
     """As `make docs` would find, without its environment: pages that are made, notebooks and examples included."""
     docs = ROOT / "docs"
     pages = made() | {path.relative_to(docs).as_posix(): path.read_text() for path in docs.rglob("*.md")}
-    site = {name: on_site(text, name) for name, text in pages.items()}
+    site = {name: as_on_the_site(text, name) for name, text in pages.items()}
     for page, text in site.items():
         for name, anchor in links(text):
             found = os.path.normpath(Path(page).parent / name) if name else page
