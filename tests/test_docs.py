@@ -43,12 +43,12 @@ OTHER_WORDS = {"$EDITOR", "cp", "mkdir"}
 ONLY_READ = {
     r"audit ": "games take minutes; tests/audit plays them",
     r"data get ": "it downloads; tests/data/test_download.py does, from this machine",
-    r"node (?!init)": "it needs a policy that somebody edited; tests/cli/test_node.py edits one",
+    r"node ": "it needs the key that a server printed, and a policy that somebody edited; tests/cli/test_node.py has both",
     r"reproduce \S": "a table takes hours; tests/reproduce runs cells of it",
     r"run examples/": "they need data that must be downloaded; test_the_examples_are_valid reads them",
     r"server (?!init)": "it waits for nodes; tests/run/test_nodes.py and tests/flower have some",
     r"up ": "it starts five processes; tests/flower/test_up.py does",
-    r"verify run/": "it needs what nodes signed; tests/run/test_nodes.py has that",
+    r"(certify|verify) run\b": "it needs a run over nodes, and what they signed; tests/run/test_nodes.py has both",
 }
 """Commands in plain blocks that are read with all of their options, and not begun: by how they begin, why."""
 
@@ -157,7 +157,8 @@ def test_other_commands_run_or_are_understood(page: str, kept: Path, tmp_path: P
 
 def make_room(words: list[str]) -> None:
     """What a command makes is not there before it."""
-    for path in [Path(after) for word, after in pairwise(words) if word in ("--out", "--write")]:
+    own = [os.environ["DPFL_KEY"], f"{os.environ['DPFL_KEY']}.pub"] if words[1:] == ["key", "new"] else []
+    for path in [*map(Path, own), *(Path(after) for word, after in pairwise(words) if word in ("--out", "--write"))]:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
