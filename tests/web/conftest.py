@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,7 +116,7 @@ class served:
         return Site("http://" + said.partition("http://")[2].split()[0], self._runs, self._process)
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(20)
+        self._process.send_signal(signal.SIGINT)
+        assert self._process.wait(120) in (0, 130), "Ctrl-C ends it, and nothing is broken off"
         if self._process.stderr:
             self._process.stderr.close()

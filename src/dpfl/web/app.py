@@ -156,7 +156,7 @@ async def _warm(app: FastAPI) -> AsyncIterator[None]:
     def warm() -> None:
         plans.answer(plans.Wanted(epsilon=4.0, rounds=80))
 
-    threading.Thread(target=warm, daemon=True).start()
+    threading.Thread(target=warm).start()  # one that is cut off inside of torch takes the process down with an abort
     yield
 
 
