@@ -154,7 +154,7 @@ async def _warm(app: FastAPI) -> AsyncIterator[None]:
     """The first plan waits for no import: torch and the accountants are read while the first page is looked at."""
 
     def warm() -> None:
-        plans.answer(plans.Wanted(epsilon=4.0, rounds=80))
+        plans.answer(plans.Wanted(epsilon=4.0, rounds=80, exact=True))
 
     threading.Thread(target=warm).start()  # one that is cut off inside of torch takes the process down with an abort
     yield

@@ -68,7 +68,7 @@ export default async function start(page) {
     clearTimeout(waiting);
     clearTimeout(resting);
     waiting = setTimeout(() => fetched(false), 60);
-    resting = setTimeout(() => fetched(true), 900);
+    resting = setTimeout(() => fetched(true), 600);
   }
 
   async function fetched(exact) {
@@ -105,6 +105,5 @@ export default async function start(page) {
     show(assumed, h("details", {}, h("summary", {}, "What is assumed"), h("ul", {}, found.assumptions.map((line) => h("li", {}, line)))));
   }
 
-  await fetched(false);
-  resting = setTimeout(() => fetched(true), 900);
+  await fetched(true);
 }
