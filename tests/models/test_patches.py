@@ -15,7 +15,7 @@ from dpfl.models.leaves import leaf_images
 from dpfl.models.patches import patch_features, patch_filters
 
 SHAPE = (3, 16, 20)
-FILTERS = 6
+FILTERS = 40
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def slow_features(image: np.ndarray, kernels: np.ndarray) -> np.ndarray:
 
 
 def test_it_is_the_definition_written_out(images):
-    kernels = patch_filters(SHAPE, FILTERS)
+    kernels = patch_filters(3, FILTERS)
     fast = patch_features(SHAPE, False, FILTERS)(images)
     assert fast.shape == (4, FILTERS, 4, 4)
     for image, found in zip(images, fast, strict=True):
@@ -48,9 +48,9 @@ def test_it_is_the_definition_written_out(images):
 
 
 def test_filters_have_mean_zero_and_see_whitened_patches_at_one_length():
-    kernels = patch_filters(SHAPE, 200).flatten(1)
+    kernels = patch_filters(3, FILTERS).flatten(1)
     assert float(kernels.mean(1).abs().max()) < 1e-6
-    patches = functional.unfold(leaf_images(SHAPE), 6, stride=5).transpose(1, 2).flatten(0, 1)
+    patches = functional.unfold(leaf_images((3, 32, 32), 100), 6, stride=5).transpose(1, 2).flatten(0, 1)
     patches = patches - patches.mean(1, keepdim=True)
     patches = patches * (patches.square().mean(1, keepdim=True) + 0.05).rsqrt()
     assert float((patches @ kernels.T).square().mean().sqrt()) == pytest.approx(1.0, abs=0.25)

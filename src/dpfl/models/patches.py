@@ -32,7 +32,10 @@ RIDGE = 0.01
 THRESHOLD = 0.5
 LEAST = 0.01
 """Beside which a feature's mean counts under the root."""
-BATCH = 50
+DRAWN = 32
+"""Pixels a side of the images that patches are taken from, whatever those of the samples."""
+PIXELS = 51_200
+"""Of the images at a time, so that what they need stays small."""
 
 
 @lru_cache(maxsize=4)
@@ -44,7 +47,7 @@ def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callab
             f"Patch features take images of shape (channels, height, width) with sides of at least {SIDE + GRID * STRIDE}, "
             f"but a sample has shape {shape}."
         )
-    kernels = patch_filters(shape, filters)
+    kernels = patch_filters(shape[0], filters)
     box = torch.full((1, *kernels.shape[1:]), 1 / kernels[0].numel())
 
     def of(images: Tensor) -> Tensor:
@@ -57,7 +60,7 @@ def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callab
             found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., : (GRID + 1) // 2]
         return _normalised((found + LEAST).sqrt())
 
-    return lambda images: in_parts(images, of, BATCH)
+    return lambda images: in_parts(images, of, max(1, PIXELS // (shape[1] * shape[2])))
 
 
 def _normalised(features: Tensor) -> Tensor:
@@ -72,13 +75,13 @@ def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def patch_filters(shape: tuple[int, ...], filters: int) -> Tensor:
+def patch_filters(channels: int, filters: int) -> Tensor:
     """Kernels (filters, channels, SIDE, SIDE) of mean 0 that compare a patch, both whitened, with one of dead leaves."""
-    patches = functional.unfold(leaf_images(shape), SIDE, stride=3).transpose(1, 2).flatten(0, 1)
+    patches = functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3).transpose(1, 2).flatten(0, 1)
     patches = patches - patches.mean(1, keepdim=True)
     patches = patches * (patches.square().mean(1, keepdim=True) + FLAT).rsqrt()
     values, vectors = torch.linalg.eigh((patches.T @ patches / len(patches)).double())
     whitening = (vectors * (values.clamp(min=0) + RIDGE * values.mean()).rsqrt() @ vectors.T).float()
     chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:filters]
     found = functional.normalize(patches[chosen] @ whitening) @ whitening
-    return (found - found.mean(1, keepdim=True)).unflatten(1, (shape[0], SIDE, SIDE))
+    return (found - found.mean(1, keepdim=True)).unflatten(1, (channels, SIDE, SIDE))
