@@ -77,6 +77,8 @@ def main() -> None:
     if (here := os.getcwd()) not in sys.path:
         sys.path.append(here)
     try:
+        if any("\0" in word for word in sys.argv):
+            raise DpflError("A word of the command has a null character in it; leave it out.")
         app()
     except DpflError as error:
         _say(str(error))

@@ -16,7 +16,7 @@ import numpy as np
 from dpfl.errors import Diverged
 from dpfl.experiment import parse, with_settings
 from dpfl.models.evaluation import scored
-from dpfl.privacy import PrivacyStatement
+from dpfl.privacy import Budget, PrivacyStatement
 from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 from dpfl.run.train import Result
@@ -123,7 +123,9 @@ class Training:
     shows: str = "accuracy"
 
     def scaled(self, settings: Sequence[str]) -> Training:
-        return replace(self, content=with_settings(self.content, settings))
+        content = with_settings(self.content, settings)
+        Budget(**parse(content).budget.model_dump())  # what cannot be is refused before anything is measured or run
+        return replace(self, content=content)
 
     def run(self, seed: int, data_dir: Path | None) -> Outcome:
         experiment = parse({**self.content, "seed": seed})
