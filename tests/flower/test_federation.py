@@ -99,6 +99,24 @@ def test_a_node_that_is_told_to_stop_answers_first(federation: Federation, kille
     node.start()
 
 
+def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
+    federation: Federation, killed: tuple[Echo, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its server was taken down before it: the rest never comes, and would be waited for a minute."""
+    node = federation.nodes[0]
+    soon(lambda: of(node) in federation.post.nodes())
+    before = (node.folder / "supernode.log").read_text().count("Receiving:")
+    with monkeypatch.context() as patch:
+        patch.setattr("flwr.supercore.runtime.RuntimeHttpClient.PushObject", lambda *_: None)
+        federation.post.send(of(node), b"half")
+    soon(lambda: (node.folder / "supernode.log").read_text().count("Receiving:") > before)
+    time.sleep(1.0)
+    assert node.process is not None
+    node.process.terminate()
+    assert node.process.wait(30) == 0
+    node.start()
+
+
 def test_a_node_that_is_killed_is_lost_and_joins_again(federation: Federation, killed: tuple[Echo, str]) -> None:
     node = federation.nodes[0]
     address = of(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,7 +77,11 @@ def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
     return Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies), nodes
 
 
-def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool) -> None:
+def serve(
+    experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_json: bool,
+    nodes_of_ours: AbstractContextManager[None] = nullcontext(),
+) -> None:  # fmt: skip
+    """Nodes that were started for it end before the SuperLink does."""
     from dpfl.cli.told import Told
     from dpfl.flower.server import carried
     from dpfl.flower.watch import Watch
@@ -87,7 +91,7 @@ def serve(experiment: Experiment, folder: Path, resume: bool, quiet: bool, as_js
     watched = Watch(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:
         carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
-        with watched, carrier as post, terminated():
+        with watched, carrier as post, nodes_of_ours, terminated():
             result = experiment.serve(post, terms, folder, resume, told)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()

@@ -26,7 +26,7 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."""
-    from dpfl.flower.up import ALLOWED, laid_out, refuse_ended, running
+    from dpfl.flower.up import ALLOWED, laid_out, leaving, refuse_ended, running
 
     experiment = load(file, set_ or ())
     folder = out or new_path("up")
@@ -48,7 +48,13 @@ def up(
             console.print("the nodes' policies trust the server, which adds the noise of this system", markup=False)
     with running(folder, lines) as processes:
         refuse_ended(folder, processes)
-        serve(_over(experiment, folder, address, lines), folder / "run", False, quiet, as_json)
+        over = _over(experiment, folder, address, lines)
+        try:
+            serve(over, folder / "run", False, quiet, as_json, leaving(processes))
+        except typer.Exit:
+            first = folder / "nodes" / next(iter(lines))
+            console.print(f"dpfl: the nodes have ended, too; start each again before that: dpfl node run {first}", markup=False)
+            raise
     if not quiet:
         console.print(f"each node's own statement is in {folder / 'run' / 'nodes'}", markup=False)
 

@@ -34,13 +34,17 @@ Answer = Callable[[bytes], bytes]
 
 
 class Executor:
-    """Answers letters one after another, for the SuperNode at an address of this machine; `most` is the size of the largest."""
+    """Answers letters one after another, for the SuperNode at an address of this machine; `most` is the size of the largest.
+    Once it is `ending`, a letter that has not come whole is not waited for: its run may be over, and the rest never come."""
 
-    def __init__(self, address: str, secret: bytes, answer: Answer, most: int) -> None:
+    def __init__(
+        self, address: str, secret: bytes, answer: Answer, most: int, ending: Callable[[], bool] = lambda: False
+    ) -> None:
         self._token = Token()
         self._client = messages.runtime(f"http://{address}", secret, self._token, "SuperExec")
         self._answer = answer
         self._most = most
+        self._ending = ending
 
     def step(self) -> bool:
         """One task, if there is one."""
@@ -68,12 +72,12 @@ class Executor:
             letter, reason = self._reply(tree, node, run)
         else:
             with suppress(Unread):
-                messages.pull(self._client, tree, node, run, 0)
+                messages.pull(self._client, tree, node, run, 0, self._ending)
         messages.push(self._client, messages.reply(message, letter, reason), node)
 
     def _reply(self, tree: messages.ObjectTree, node: int, run: int) -> tuple[bytes | None, str]:
         try:
-            message = messages.pull(self._client, tree, node, run, self._most)
+            message = messages.pull(self._client, tree, node, run, self._most, self._ending)
             letter = messages.unpacked(message.content, self._most)
         except (Unread, ValueError):
             return None, TOO_LARGE

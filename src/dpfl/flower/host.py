@@ -30,7 +30,7 @@ Say = Callable[[str, str], None]
 
 def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
     """`say` is told in a word what happened to the SuperNode, and its last words."""
-    executor = Executor(node.address, node.secret, answer, most)
+    executor = Executor(node.address, node.secret, answer, most, stop.is_set)
     try:
         last = _serve(node, executor, stop, say)
         time.sleep(max(0.0, last + LINGER_SECONDS - time.monotonic()))

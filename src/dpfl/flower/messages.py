@@ -7,6 +7,7 @@ A reader says how much it takes before it pulls anything, and asks for one piece
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import httpx
@@ -150,9 +151,12 @@ def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
     return str(message.metadata.message_id)
 
 
-def pull(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int) -> Message:
-    """The message of these objects; whoever kept them drops them, be they read or not."""
-    contents = _contents(client, tree, node, run, most)
+def pull(
+    client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int, ending: Callable[[], bool] = lambda: False
+) -> Message:
+    """The message of these objects; whoever kept them drops them, be they read or not. What is not there is not waited for by
+    one who is `ending`."""
+    contents = _contents(client, tree, node, run, most, ending)
     client.ConfirmMessageReceived(
         ConfirmMessageReceivedRequest(node=Node(node_id=node), run_id=run, message_object_id=tree.object_id)
     )
@@ -166,27 +170,29 @@ def pull(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most:
     return message
 
 
-def _contents(client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int) -> dict[str, bytes]:
+def _contents(
+    client: RuntimeHttpClient, tree: ObjectTree, node: int, run: int, most: int, ending: Callable[[], bool]
+) -> dict[str, bytes]:
     """Nothing where they are too many or too large. They are waited for all the same: whoever drops what is still under way
     spoils it for the one who brings it."""
     names = list(dict.fromkeys(part.object_id for part in iterate_object_tree(tree)))
     left = most + (len(names) << 10) if len(names) <= 2 + -(-most // PIECE) else -1
     contents: dict[str, bytes] = {}
     for name in names:
-        contents[name] = _object(client, name, node, run)
+        contents[name] = _object(client, name, node, run, ending)
         left -= len(contents[name])
         if left < 0:
             contents.clear()
     return contents
 
 
-def _object(client: RuntimeHttpClient, name: str, node: int, run: int) -> bytes:
+def _object(client: RuntimeHttpClient, name: str, node: int, run: int, ending: Callable[[], bool]) -> bytes:
     until = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < until:
         answer = client.PullObject(PullObjectRequest(node=Node(node_id=node), run_id=run, object_id=name))
-        if not answer.object_found:
-            break
         if answer.object_available:
             return bytes(answer.object_content)
+        if not answer.object_found or ending():
+            break
         time.sleep(NAP_SECONDS)
     raise Unread

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,21 +53,36 @@ def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mappi
 
 @contextmanager
 def running(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Every node as a process of its own; all are told to stop at once, and once: a second word would end them on their way."""
+    """Every node as a process of its own."""
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name in names:
             started[name] = _node(folder / "nodes" / name)
         yield started
     finally:
-        for process in started.values():
-            process.terminate()
-        for process in started.values():
-            try:
-                process.wait(LEAVING_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        _end(started.values())
+
+
+@contextmanager
+def leaving(nodes: Mapping[str, subprocess.Popen[bytes]]) -> Iterator[None]:
+    """They end with what is inside: before their server does, without which the letter at hand has nowhere to go."""
+    try:
+        yield
+    finally:
+        _end(nodes.values())
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """All are told to stop at once, and once: a second word would end them on their way."""
+    alive = [process for process in processes if process.poll() is None]
+    for process in alive:
+        process.terminate()
+    for process in alive:
+        try:
+            process.wait(LEAVING_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _node(place: Path) -> subprocess.Popen[bytes]:
