@@ -43,7 +43,7 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
     "rate 2": {"algorithm": {"rate": 2.0}},
     "no client below 20 images": {"data": {"minimum": 20}},
     "IID": {"data": {"partition": "iid"}},
-    "hardly any noise": {"algorithm": {"noise_multiplier": 0.01}, "budget": {"epsilon": 1e9}},
+    "hardly any noise": {"algorithm": {"noise_multiplier": 0.11}, "budget": {"epsilon": 1e6}},
 }
 """What each changes of FedAvg+DP at tau = 1."""
 
@@ -99,7 +99,7 @@ def _levels() -> Table:
         "Every row is one reading of what the paper leaves open, at the number that it prints for tau = 1; the first is that "
         "of Table III here. Where nothing else is said: `cnn`, relu, clip 1, rate 0.5, 600 images a client, last round.",
         "*The code*: divisor 64, train and test images merged, a client closed at its share; R_s = R_c, so tau is 1.",
-        "*Hardly any noise* is no reading of the text: a hundredth of the noise, to see what the network could do at most.",
+        "*Hardly any noise* is no reading of the text: a tenth of the noise, to see what the network could do at most.",
     )
     return Table("ali-levels", "ALI-DPFL: which reading comes to a printed level", cells, choices)
 
