@@ -14,7 +14,7 @@ from dpfl.node.optimisers import SGD
 from dpfl.node.policy import Policy
 from dpfl.node.site import Site
 from dpfl.node.task import Local, Reply, Task
-from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
+from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers
 from dpfl.tasks import MultiClass
@@ -99,3 +99,14 @@ def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_p
     assert replied(look, START, own, site(ledgers)).refused, "after steps with noise just as well"
     replied(replace(TASK, raw=True), START, held=site(ledgers))
     assert replied(look, START, own, site(ledgers)).raw is not None
+
+
+def test_a_client_that_made_no_step_says_nothing_of_another_one() -> None:
+    """Fault: a client all of whose batches were empty spoke of the last step of whoever was before it at the same worker."""
+    held, rarely = (torch.arange(COUNT), torch.arange(2)), Release(Poisson(1e-9), Flat(LEVEL), Gaussian(1e-9), realised=True)
+    node = Node(replace(site(), clients=held, declared=(COUNT, 2)))
+    first = node.work(replace(TASK, raw=True, samples=replace(SILENT, realised=True)), START)
+    second = node.work(replace(TASK, client=1, raw=True, samples=rarely), START)
+    node.close()
+    assert float(first.raw["last_step"]) > 0
+    assert (float(second.raw["last_step"]), float(second.raw["last_losses"])) == (0.0, 0.0)

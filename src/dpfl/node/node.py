@@ -176,6 +176,7 @@ class Node:
             yield
 
     def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
+        self._before = None
         if task.samples:
             size, watch = self.site.declared[task.client], self._watch if task.raw else None
             private_steps(
@@ -274,8 +275,8 @@ class Node:
 
     def _last_step(self, task: Task) -> dict[str, np.ndarray]:
         """What the code of ALI sends: how far the last step went, and how the loss of its own batch changed by it."""
-        if self._before is None:
-            return {}
+        if self._before is None:  # every batch was empty
+            return {"last_step": np.array(0.0), "last_losses": np.array(0.0)}
         (start, drawn), end = self._before, self.model.read()
         batch = self._held(task.client).as_rows.take(torch.from_numpy(drawn))
         after = self._loss(*batch)
