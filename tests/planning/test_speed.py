@@ -25,6 +25,17 @@ def test_a_model_on_fixed_features_has_the_parameters_of_what_is_trained():
     assert Work(dpfl.models.scattering_linear(), (1, 28, 28), 10).parameters == 39700
 
 
+def test_a_plan_waits_for_no_features(monkeypatch):
+    def computed(*_):
+        raise AssertionError("features were computed")
+
+    monkeypatch.setattr("dpfl.models.scattering.decorrelating", computed)
+    monkeypatch.setattr("dpfl.models.patches.patch_filters", computed)
+    work = Work(dpfl.models.scattering_linear(mirror=True, patches=24), (3, 36, 36), 10)
+    assert work.parameters == (243 * 9 * 5 + 24 * 4 * 2 + 1) * 10
+    assert work.samples_per_second(1e-3) > 0
+
+
 def test_the_known_shape_of_a_data_set_is_that_of_its_samples():
     train = dpfl.data.sample().train
     assert SHAPES["mnist-sample"] == (train.shape, train.classes)

@@ -47,17 +47,20 @@ def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callab
             f"Patch features take images of shape (channels, height, width) with sides of at least {SIDE + GRID * STRIDE}, "
             f"but a sample has shape {shape}."
         )
-    kernels = patch_filters(shape[0], filters)
-    box = torch.full((1, *kernels.shape[1:]), 1 / kernels[0].numel())
+    box = torch.full((1, shape[0], SIDE, SIDE), 1 / (shape[0] * SIDE**2))
+    columns = (GRID + 1) // 2 if mirror else GRID
 
     def of(images: Tensor) -> Tensor:
+        if not len(images):
+            return images.new_zeros(0, filters, GRID, columns)
+        kernels = patch_filters(shape[0], filters)
         mean = functional.conv2d(images, box, stride=STRIDE)
         variance = functional.conv2d(images.square(), box, stride=STRIDE) - mean.square()
         whole = (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
         scale = (variance.clamp(min=0) + FLAT * whole + TINY).rsqrt()
         found = _pooled(images, kernels, scale)
         if mirror:
-            found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., : (GRID + 1) // 2]
+            found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., :columns]
         return _normalised((found + LEAST).sqrt())
 
     return lambda images: in_parts(images, of, max(1, PIXELS // (shape[1] * shape[2])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
 import torch
@@ -104,8 +104,13 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
             found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
         return normalised(found)
 
-    mixing = decorrelating(lambda images: in_parts(images, alike, BATCH), shape)
-    return lambda images: in_parts(images, lambda part: torch.einsum("dc,nchw->ndhw", mixing, alike(part)), BATCH)
+    mixing = cache(lambda: decorrelating(lambda images: in_parts(images, alike, BATCH), shape))
+
+    def mixed(images: Tensor) -> Tensor:
+        """No images have a shape, too, for which nothing need be mixed."""
+        return torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
+
+    return lambda images: in_parts(images, mixed, BATCH)
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:

@@ -86,10 +86,9 @@ class Work:
 
     @cached_property
     def _x(self) -> torch.Tensor:
-        x = torch.randn(FEW, *self.shape, generator=torch.Generator().manual_seed(0))
         features = feature_map(self.model, self.shape)
-        with one_thread():
-            return features(x) if features else x
+        shape = features(torch.zeros(0, *self.shape)).shape[1:] if features else self.shape
+        return torch.randn(FEW, *shape, generator=torch.Generator().manual_seed(0))
 
     @cached_property
     def _flat(self) -> FlatModel:
