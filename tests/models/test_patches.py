@@ -97,6 +97,17 @@ def test_both_kinds_are_a_function_of_each_sample_alone_and_count_alike():
     assert features(images[:0]).shape == (0, found.shape[1])
 
 
+@pytest.mark.parametrize("neighbour", [float("nan"), float("inf"), 3e38, 1e6])
+def test_whatever_else_is_there_changes_nothing_of_a_sample(images, neighbour):
+    """Fault: with one variance for all, tests passed whose images all had the same."""
+    features = patch_features(SHAPE, True, FILTERS)
+    different = images * torch.tensor([1e-3, 1.0, 30.0, 1e3]).view(-1, 1, 1, 1)
+    alone = torch.cat([features(image[None]) for image in different])
+    beside = features(torch.cat([different[:2], torch.full((1, *SHAPE), neighbour), different[2:]]))
+    torch.testing.assert_close(beside[[0, 1, 3, 4]], alone, atol=1e-5, rtol=0)
+    torch.testing.assert_close(alone, features(images), atol=1e-3, rtol=0)
+
+
 @pytest.mark.parametrize("shape", [(3, 8, 8), (100,)])
 def test_what_has_no_room_for_patches_is_refused(shape):
     with pytest.raises(DpflError, match="sides of at least 14"):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -6,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, nbafl, pe_dpfl
+from dpfl.algorithms import Algorithm, dp_fedavg, dyn_dp_sgd, fedavg, fedavg_dp, ldp_fl, nbafl, pe_dpfl
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
 from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import add, neighbours_of
+from dpfl.privacy.events import add, add_all, neighbours_of
 from dpfl.run.accounts import Accounts, Meter
 
 EVENT = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0).samples.event(0)
@@ -96,6 +97,28 @@ def test_a_run_s_own_debits_are_not_held_against_it_when_it_resumes(tmp_path: Pa
     held = accounts(tmp_path, SAMPLE, limit=Limit(epsilon, 1e-5, "rdp"))
     assert held.remaining(0) == [90, 100, 100]
     assert accounts(tmp_path, SAMPLE, run="other", limit=held.limit).remaining(0) == [60, 100, 100]
+
+
+def test_what_other_runs_spent_is_not_left_to_one_whose_noise_changes(tmp_path: Path) -> None:
+    falling = dyn_dp_sgd(sampling_rate=0.05, noise_multiplier=1.0)
+    falling = replace(falling, schedule=falling.schedule.over(100))
+    limit = Limit(accountant("rdp").epsilon(falling.spending(100, 0), 1e-5) * (1 + 1e-9), 1e-5, "rdp")
+    debit(tmp_path, "client-00001", 60, run="earlier")
+    first, second, third = accounts(tmp_path, falling, limit=limit).remaining(100)
+    assert (first, third) == (100, 100)
+    assert 0 < second < 100
+    assert limit.covers(add_all({EVENT: 60}, falling.spending(second, 0)))
+
+
+def test_of_a_run_that_goes_on_the_meter_begins_with_all_that_ledgers_hold(tmp_path: Path) -> None:
+    """What was released beyond the checkpoint, and is made again with other noise, counts beside it."""
+    debit(tmp_path, "client-00000", 2, run="earlier", event=OTHER)
+    debit(tmp_path, "client-00001", 9)
+    held = accounts(tmp_path, SAMPLE)
+    again = held.meter([20] * 3, 20, kept=6)
+    assert set(again.starts) == {frozenset({(OTHER, 2)}), frozenset({(EVENT, 3)}), frozenset()}
+    assert set(held.meter([20] * 3, 20).starts) == {frozenset({(OTHER, 2)}), frozenset()}
+    assert again.at_most(6) >= held.statement(Keyed(0)).per_client["client-00001"]
 
 
 def test_without_a_limit_the_horizon_or_more_than_anyone_makes_is_left(tmp_path: Path) -> None:

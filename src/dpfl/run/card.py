@@ -102,7 +102,7 @@ def _inputs(job: Job) -> Iterator[str]:
     source, scale = job.source, SCALES.get(job.source.train.name)
     if tuple(source.shape) != tuple(job.shape):
         yield f"It takes fixed features of a sample, of shape {word(str((-1, *job.shape)))}, which dpfl makes:"
-        yield "`dpfl.models.feature_map(model, shape)(samples)`."
+        yield f"{word(_features(job))}."
     elif job.schema:
         yield "It takes a row as numbers, then a code a category. The file's own metadata says under `schema` how a raw row"
         yield "becomes one: what is clamped, filled in and scaled, and which levels there are, in the order of their codes;"
@@ -131,6 +131,13 @@ def _dealt(how: str) -> str:
 
 def _model(job: Job) -> str:
     return str(job.folder.experiment()["resolved"].get("model", ""))
+
+
+def _features(job: Job) -> str:
+    """How they are made, as Python."""
+    options = job.folder.experiment()["resolved"].get("model_options", {})
+    named = ", ".join([repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())])
+    return f"dpfl.models.feature_map(dpfl.models.from_name({named}), {tuple(job.source.shape)})(samples)"
 
 
 def word(text: str) -> str:
