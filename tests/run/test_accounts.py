@@ -1,4 +1,6 @@
 import math
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpfl.algorithms import Algorithm, dp_fedavg, dyn_dp_sgd, fedavg, fedavg_dp, ldp_fl, nbafl, pe_dpfl
 from dpfl.planning.planner import with_planned_noise
-from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
+from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant, ledger
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import add, add_all, neighbours_of
 from dpfl.run.accounts import Accounts, Meter
@@ -119,6 +121,33 @@ def test_of_a_run_that_goes_on_the_meter_begins_with_all_that_ledgers_hold(tmp_p
     assert set(again.starts) == {frozenset({(OTHER, 2)}), frozenset({(EVENT, 3)}), frozenset()}
     assert set(held.meter([20] * 3, 20).starts) == {frozenset({(OTHER, 2)}), frozenset()}
     assert again.at_most(6) >= held.statement(Keyed(0)).per_client["client-00001"]
+
+
+def test_a_debit_of_another_run_while_ledgers_are_read_is_no_lost_one_of_this(tmp_path: Path, monkeypatch) -> None:
+    """Fault: between the reading of all and that of the others' it was taken off this run's own, which was refused."""
+    debit(tmp_path, "client-00000", 10)
+    held, connect, paying = accounts(tmp_path, SAMPLE), ledger.connect, []
+
+    def another_pays(statement: str) -> None:
+        if "FROM debits" in statement and not paying:
+            paying.append(statement)
+            another = Ledger.existing(tmp_path / "client-00000.sqlite")
+            another.debit("rival", f"rival {len(another.debits())}", EVENT, 1)
+            another.close()
+            paying.clear()
+
+    def watched(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        if not paying:
+            connection.set_trace_callback(another_pays)
+        return connection
+
+    monkeypatch.setattr(ledger, "connect", watched)
+    held.check_kept([10, 0, 0])
+    (known,) = [dict(start) for start in held.meter([20] * 3, 20, kept=6).starts if start]
+    with closing(Ledger.read(tmp_path / "client-00000.sqlite")) as now:
+        rival = now.spent(besides="run")[EVENT]
+    assert 4 + 2 < known[EVENT] <= 4 + rival
 
 
 def test_without_a_limit_the_horizon_or_more_than_anyone_makes_is_left(tmp_path: Path) -> None:

@@ -182,6 +182,16 @@ class Ledger:
         with self._errors():
             return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
 
+    def spent_and_besides(self, run: str) -> tuple[dict[Event, int], dict[Event, int]]:
+        """All that was debited, and what of it is not of this run: at one moment, whoever writes meanwhile."""
+        query = (
+            "SELECT e.event, SUM(d.count), SUM(d.count * (d.run != ?)) FROM debits d JOIN events e ON e.id = d.event "
+            "GROUP BY e.id"
+        )
+        with self._errors():
+            found = [(decode(line), int(count), int(others)) for line, count, others in self._connection.execute(query, (run,))]
+        return {event: count for event, count, _ in found}, {event: others for event, _, others in found if others}
+
     def spent_of(self, share: Share, besides: str = "") -> dict[Event, int]:
         """Of a run, or since a day; the run `besides` left out."""
         query = (

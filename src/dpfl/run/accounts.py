@@ -203,7 +203,7 @@ class Accounts:
 
     def _debits(self) -> list[tuple[dict[Event, int], dict[Event, int]]]:
         """Of each account: all that it holds, and what is of other runs."""
-        return self._ask(lambda ledger: (ledger.spent(), ledger.spent(besides=self.run)))
+        return self._ask(lambda ledger: ledger.spent_and_besides(self.run))
 
     def _ask(self, question: Callable[[Ledger], Answer]) -> list[Answer]:
         """Of every ledger in turn."""
