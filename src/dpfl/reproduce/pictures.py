@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -15,6 +16,8 @@ from dpfl.reproduce.cells import Table
 from dpfl.reproduce.report import Made, rows_of
 
 OURS, THEIRS = "#1f5fa8", "#c05020"
+LETTERS = 11
+"""Of a title, that an inch holds."""
 
 
 def draw(table: Table, made: Sequence[Made], path: Path) -> None:
@@ -154,7 +157,7 @@ def _updates(table: Table, made: Sequence[Made], path: Path) -> None:
 
 
 def _save(figure: Any, table: Table, path: Path, legend: bool = True) -> None:
-    figure.suptitle(table.title, fontsize=10)
+    figure.suptitle(fill(table.title, int(LETTERS * figure.get_figwidth())), fontsize=10)
     if legend:
         handles = {
             label: handle for axis in figure.axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
