@@ -146,7 +146,7 @@ class Slow:
     def content(self) -> dict[str, str]:
         return {"name": self.name}
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         time.sleep(0.2)
         with (Path(self.folder) / "made").open("a") as file:
             file.write(f"{self.name}\n")

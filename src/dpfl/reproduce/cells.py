@@ -17,6 +17,7 @@ from dpfl.errors import Diverged
 from dpfl.experiment import parse, with_settings
 from dpfl.models.evaluation import scored
 from dpfl.privacy import Budget, PrivacyStatement
+from dpfl.reproduce.beginnings import GoingOn, beginning
 from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 from dpfl.run.train import Result
@@ -66,7 +67,8 @@ class Work(Protocol):
     def scaled(self, settings: Sequence[str]) -> Work:
         """With `section.key=value` settings on top, where it has any."""
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome: ...
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+        """`beginnings` is a folder for what works that begin alike leave to each other."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +129,16 @@ class Training:
         Budget(**parse(content).budget.model_dump())  # what cannot be is refused before anything is measured or run
         return replace(self, content=content)
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
-        experiment = parse({**self.content, "seed": seed})
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+        experiment, begins = parse({**self.content, "seed": seed}), beginning(self.content, seed)
+        on = GoingOn(beginnings / begins, self.content["algorithm"]["tau"]) if beginnings and begins else None
         with tempfile.TemporaryDirectory() as folder:
             try:
-                return outcome_of(experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir), self.shows)
+                result = experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir, progress=on)
             except Diverged:
                 return Outcome(None, stopped_by="divergence")
+        made = outcome_of(result, self.shows)
+        return replace(made, series=on.with_rounds_before(made.series)) if on else made
 
 
 TRAINING_LOSS = "training loss"
@@ -150,7 +155,7 @@ class WatchedTraining(Training):
 
     shows: str = TRAINING_LOSS
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         experiment = parse({**self.content, "seed": seed})
         watcher = _Watcher(seed, experiment.evaluate.every or 1)
         with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ class NoiseOfAnElement:
     def scaled(self, settings: Sequence[str]) -> NoiseOfAnElement:
         return self
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         return Outcome(self.deviation())
 
     def deviation(self) -> float:

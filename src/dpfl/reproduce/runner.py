@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import torch
 
 from dpfl.engines.local import processes
 from dpfl.errors import DpflError
+from dpfl.reproduce.beginnings import beginning
 from dpfl.reproduce.cells import Cell, Outcome
 from dpfl.run.folder import code_sha256
 
 Tell = Callable[[Cell, int, Outcome], None]
+Errand = tuple[Cell, int]
+"""A cell and a seed."""
 
 
 class Kept:
     """Outcomes by digest, one small file each, shared by all tables: equal work is done once."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "cells"
+        self._folder, self.beginnings = folder / "cells", folder / "beginnings"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -53,14 +58,27 @@ def work_through(
     """Every cell with every seed, the first seed of all before the second of any; what is kept is not made again."""
     if workers < 1:
         raise DpflError(f"At least 1 worker is needed, not {workers}.")
-    wanted: dict[str, tuple[Cell, int]] = {}
+    wanted: dict[str, Errand] = {}
     for seed in seeds:
         for cell in cells:
             wanted.setdefault(cell.digest(seed), (cell, seed))
     missing = {digest: errand for digest, errand in wanted.items() if kept.get(digest) is None}
-    for digest, outcome in _made(missing, workers, data_dir):
+    run = partial(_run, data_dir=data_dir, beginnings=kept.beginnings)
+    for digest, outcome in _made(lines_of(missing), missing, workers, run):
         kept.put(digest, outcome)
         tell(*missing[digest], outcome)
+
+
+def lines_of(missing: Mapping[str, Errand]) -> list[list[str]]:
+    """What can be done side by side; works that begin alike are in one line, the shorter before the longer."""
+    lines: dict[str, list[str]] = {}
+    for digest, (cell, seed) in missing.items():
+        lines.setdefault(beginning(cell.work.content, seed) or digest, []).append(digest)
+    return [sorted(line, key=lambda digest: _rounds(missing[digest])) if len(line) > 1 else line for line in lines.values()]
+
+
+def _rounds(errand: Errand) -> int:
+    return int(errand[0].work.content["budget"]["rounds"])
 
 
 def left_to_do(cells: Sequence[Cell], seeds: Sequence[int], kept: Kept) -> tuple[int, int]:
@@ -69,26 +87,36 @@ def left_to_do(cells: Sequence[Cell], seeds: Sequence[int], kept: Kept) -> tuple
     return len(digests), sum(kept.get(digest) is None for digest in digests)
 
 
-def _made(missing: dict[str, tuple[Cell, int]], workers: int, data_dir: Path | None) -> Iterator[tuple[str, Outcome]]:
+def _made(
+    lines: Sequence[Sequence[str]], errands: Mapping[str, Errand], workers: int, run: Callable[[Cell, int], Outcome]
+) -> Iterator[tuple[str, Outcome]]:
     if workers == 1:
-        for digest, (cell, seed) in missing.items():
-            yield digest, _run(cell, seed, data_dir)
+        for digest in chain.from_iterable(lines):
+            yield digest, run(*errands[digest])
         return
     with ProcessPoolExecutor(workers, processes(), torch.set_num_threads, (1,)) as pool:
-        futures: dict[Future[Outcome], str] = {
-            pool.submit(_run, cell, seed, data_dir): digest for digest, (cell, seed) in missing.items()
-        }
+        under_way: dict[Future[Outcome], list[str]] = {}
+
+        def begin(line: Sequence[str]) -> None:
+            if line:
+                under_way[pool.submit(run, *errands[line[0]])] = list(line)
+
         try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            for line in lines:
+                begin(line)
+            while under_way:
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    digest, *rest = under_way.pop(future)
+                    begin(rest)
+                    yield digest, future.result()
         except BrokenProcessPool:
             raise DpflError("A process that ran cells has died; what is done is kept: give the same command again.") from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(cell: Cell, seed: int, data_dir: Path | None) -> Outcome:
+def _run(cell: Cell, seed: int, data_dir: Path | None, beginnings: Path) -> Outcome:
     try:
-        return replace(cell.work.run(seed, data_dir), code=code_sha256()[:12])
+        return replace(cell.work.run(seed, data_dir, beginnings), code=code_sha256()[:12])
     except DpflError as error:
         raise DpflError(f"{cell.place}: {error}") from None

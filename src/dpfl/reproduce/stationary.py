@@ -27,7 +27,7 @@ class Stationary:
     def scaled(self, settings: Sequence[str]) -> Stationary:
         return self
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         return Outcome(self.point())
 
     def drift(self, x: float) -> float:

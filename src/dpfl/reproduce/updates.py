@@ -34,7 +34,7 @@ class Updates:
     def scaled(self, settings: Sequence[str]) -> Updates:
         return replace(self, content=with_settings(self.content, settings))
 
-    def run(self, seed: int, data_dir: Path | None) -> Outcome:
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         with tempfile.TemporaryDirectory() as folder:
             job = _prepared(parse({**self.content, "seed": seed}), Path(folder) / "run", data_dir)
             with closing(job.engine):

@@ -1,0 +1,87 @@
+"""Runs that begin alike: where tau and the noise are given, a budget decides only where training ends, so a longer run goes on
+where a shorter one was, and is bit for bit the run that began anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from dpfl.run.folder import RunFolder, code_sha256
+from dpfl.run.metrics import Row
+from dpfl.run.recorder import Silent
+from dpfl.server.state import State
+
+Series = Mapping[str, Sequence[float | None]]
+
+ENDS = ("budget", "evaluate")
+"""Sections that decide when a run ends and what is seen of it, and nothing of how it goes."""
+
+
+def beginning(content: Mapping[str, Any], seed: int) -> str:
+    """The same for all runs of which the shorter is the beginning of the longer; empty where a run is like no other."""
+    algorithm = content.get("algorithm", {})
+    if algorithm.get("name") != "fedavg-dp" or not {"tau", "noise_multiplier"} <= algorithm.keys() or _looked_at(content):
+        return ""
+    told = {name: section for name, section in content.items() if name not in ENDS}
+    return hashlib.sha256(json.dumps([told, seed, code_sha256()], sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _looked_at(content: Mapping[str, Any]) -> bool:
+    """Whether anybody looks at the model before the end."""
+    rounds = content["budget"].get("rounds") or 0
+    return int(content.get("evaluate", {}).get("every") or 0) < rounds or not rounds
+
+
+class GoingOn(Silent):
+    """Begins a run at the last whole round that its budget allows of those that are kept in `folder`, and keeps its own last.
+
+    What the run then has not released itself it has from there: its ledgers are debited for all of it before it goes on.
+    """
+
+    def __init__(self, folder: Path, tau: int) -> None:
+        self._folder, self._tau = folder, tau
+        self._last: State | None = None
+        self.begun = 0
+        """Rounds that were made before."""
+
+    def start(self, job: Any) -> None:
+        self._job, state = job, job.coordinator.state
+        most = min(job.budget.rounds or 0, min(state.remaining) // self._tau)
+        kept = [int(path.parent.name) for path in self._folder.glob("*/checkpoint.safetensors")]
+        self.begun = max((rounds for rounds in kept if rounds <= most), default=0)
+        if not self.begun:
+            return
+        there = RunFolder(self._folder / str(self.begun)).load_checkpoint(state)
+        self._pay(there.iterations)
+        left = [count - there.iterations for count in state.remaining]
+        for part in fields(State):
+            setattr(state, part.name, getattr(there, part.name))
+        state.remaining = left
+
+    def _pay(self, releases: int) -> None:
+        job, name = self._job, f"{self._folder.name}, {releases} steps"
+        for number in range(len(job.accounts.ledgers)):
+            with closing(job.accounts.ledgers.open(number)) as ledger:
+                ledger.debit(job.run, name, job.accounts.event, releases, job.accounts.limit)
+
+    def with_rounds_before(self, series: Series) -> Series:
+        """Curves of all rounds: those that were made before had the same tau, and nobody looked at them here."""
+        missing = range(1, int(series["round"][0] or 0))
+        before: dict[str, list[float | None]] = {"round": list(missing), "tau": [self._tau] * len(missing)}
+        return {name: [*before.get(name, [None] * len(missing)), *values] for name, values in series.items()}
+
+    def tell(self, row: Row) -> None:
+        if row.steps == self._tau:
+            state = self._job.coordinator.state
+            self._last = replace(state, remaining=list(state.remaining), paid=list(state.paid))
+
+    def stop(self) -> None:
+        if self._last and self._last.round > self.begun:
+            folder = self._folder / str(self._last.round)
+            folder.mkdir(parents=True, exist_ok=True)
+            RunFolder(folder).save_checkpoint(self._last)

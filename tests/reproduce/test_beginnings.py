@@ -1,0 +1,129 @@
+"""A run that goes on where a shorter one was is bit for bit the run that began anew, and pays for all of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dpfl.privacy import Poisson
+from dpfl.privacy.accountant import accountant
+from dpfl.reproduce import tables
+from dpfl.reproduce.beginnings import beginning
+from dpfl.reproduce.cells import Cell, Outcome, Training
+from dpfl.reproduce.runner import Kept, lines_of, work_through
+
+TAU, Q, NOISE = 3, 0.05, 1.1
+
+
+def epsilon_of(steps: int) -> float:
+    return accountant("pld").epsilon({Poisson(Q).event(NOISE, 1): steps}, 1e-5)
+
+
+def training(rounds: int, epsilon: float = 100.0, **algorithm: Any) -> Training:
+    given = {"name": "fedavg-dp", "tau": TAU, "sampling_rate": Q, "noise_multiplier": NOISE, "rate": 0.5} | algorithm
+    return Training({
+        "data": {"name": "mnist-sample", "partition": "iid", "clients": 3},
+        "model": {"name": "mlp", "hidden": 8},
+        "algorithm": given,
+        "budget": {"epsilon": epsilon, "delta": 1e-5, "rounds": rounds},
+        "evaluate": {"every": rounds},
+    })  # fmt: skip
+
+
+SHORT = training(2, epsilon_of(5) + 1e-6)  # a whole round, and two steps of the next
+MIDDLE = training(3)
+LONG = training(5, epsilon_of(14) + 1e-6)
+
+
+@pytest.fixture(scope="module")
+def alone() -> list[Outcome]:
+    return [work.run(0, None) for work in (SHORT, MIDDLE, LONG)]
+
+
+def cells(*works: Training) -> list[Cell]:
+    return [Cell("MNIST", f"row {number}", "", work) for number, work in enumerate(works)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_together_they_come_to_what_each_comes_to_alone(tmp_path, alone, workers):
+    kept, told = Kept(tmp_path), list[str]()
+    chosen = cells(LONG, SHORT, MIDDLE)
+    work_through(chosen, [0], kept, workers, None, lambda cell, *_: told.append(cell.row))
+    made = [kept.get(cell.digest(0)) for cell in chosen]
+    assert [replace(one, code="") for one in made] == [alone[2], alone[0], alone[1]]
+    assert told == ["row 1", "row 2", "row 0"]
+    assert sorted(path.parent.name for path in tmp_path.glob("beginnings/*/*/checkpoint.safetensors")) == ["1", "3", "4"]
+
+
+def test_alone_they_differ_in_what_they_spent(alone):
+    assert [one.steps for one in alone] == [5, 9, 14]
+    assert [one.proven for one in alone] == pytest.approx(
+        [epsilon_of(steps) for steps in (5, 9, 14)], abs=1e-6
+    )  # rounded up where it is written
+    assert alone[2].series["tau"] == [3, 3, 3, 3, 2]
+
+
+def test_a_run_goes_on_and_makes_only_what_is_missing(tmp_path, monkeypatch, alone):
+    MIDDLE.run(0, None, tmp_path)
+    from dpfl.server.coordinator import Coordinator
+
+    rounds, close = list[int](), Coordinator.close_round
+    monkeypatch.setattr(Coordinator, "close_round", lambda self, steps: (rounds.append(steps), close(self, steps))[1])
+    assert LONG.run(0, None, tmp_path) == alone[2]
+    assert rounds == [3, 2]
+
+
+def test_what_was_made_before_is_in_the_ledgers_that_its_epsilon_is_read_from(tmp_path, monkeypatch):
+    from dpfl.privacy.ledger import Ledger
+
+    MIDDLE.run(0, None, tmp_path)
+    debits, begin = list[int](), Ledger.begin
+    monkeypatch.setattr(Ledger, "begin", lambda self, *words, **more: (debits.append(words[3]), begin(self, *words, **more))[1])
+    LONG.run(0, None, tmp_path)
+    assert debits == [9] * 3 + [3] * 3 + [2] * 3
+
+
+def test_of_a_longer_run_nothing_is_taken_that_the_budget_does_not_allow(tmp_path, alone):
+    LONG.run(0, None, tmp_path)
+    assert SHORT.run(0, None, tmp_path) == alone[0]
+
+
+def test_who_ends_where_another_did_makes_nothing_more(tmp_path, alone):
+    MIDDLE.run(0, None, tmp_path)
+    assert MIDDLE.run(0, None, tmp_path) == alone[1]
+
+
+@pytest.mark.parametrize("change", [
+    {"rate": 0.4}, {"noise_multiplier": 1.2}, {"tau": 2}, {"sampling_rate": 0.06}, {"clip": 0.5},
+])  # fmt: skip
+def test_another_setting_is_another_beginning(change):
+    assert beginning(training(5, **change).content, 0) not in ("", beginning(LONG.content, 0))
+
+
+def test_another_seed_is_another_beginning_and_another_budget_is_not():
+    assert beginning(LONG.content, 1) != beginning(LONG.content, 0) == beginning(SHORT.content, 0)
+
+
+def test_runs_whose_noise_or_tau_follow_the_budget_are_like_no_other():
+    planned = training(5).content
+    planned = planned | {
+        "algorithm": {name: value for name, value in planned["algorithm"].items() if name != "noise_multiplier"}
+    }
+    assert beginning(planned, 0) == ""
+    assert beginning(training(5).content | {"evaluate": {"every": 1}}, 0) == ""
+    adaptive = [cell for cell in tables()["ali-2"].cells if not cell.row.startswith("tau = ")]
+    assert {beginning(cell.work.content, 0) for cell in adaptive} == {""}
+
+
+def test_the_fixed_rows_of_the_papers_tables_are_few_lines():
+    fixed = [cell for name in ("ali-2", "ali-3", "ali-4") for cell in tables()[name].cells if cell.row.startswith("tau = ")]
+    missing = {cell.digest(0): (cell, 0) for cell in fixed}
+    lines = lines_of(missing)
+    assert len(lines) == 5 * 3  # taus and data sets
+    for line in lines:
+        rounds = [missing[digest][0].work.content["budget"]["rounds"] for digest in line]
+        assert rounds == sorted(rounds)
+        assert len({json.dumps(missing[digest][0].work.content["algorithm"]) for digest in line}) == 1
