@@ -1,7 +1,8 @@
 """The table of docs/results/README.md: every algorithm, theorem, table and figure of the five papers, how far it was run, and
 what came out.
 
-States are read off docs/results/NAME/results.csv, and verdicts off docs/results/verdicts.toml.
+States are read off docs/results/NAME/results.csv, and of what was run at another scale off NAME.scaled/results.csv beside it;
+verdicts are in docs/results/verdicts.toml.
 
 python scripts/results_table.py          # writes the table into docs/results/README.md
 python scripts/results_table.py --check  # says whether it is up to date
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.reproduce import Cell, Table, tables
-from dpfl.reproduce.cost import clips_samples, samples_of
+from dpfl.reproduce.cost import clips_samples, longest, samples_of
+from dpfl.reproduce.report import SCALED
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEEDS, BAR = 3, "\\|"
@@ -50,11 +52,16 @@ class State:
         if not self.done:
             before = f"; {self.earlier} cells were run before the table changed" if self.earlier else ""
             return f"not run: {_hours(self.hours)}{before}"
-        how = "closed form" if not self.models else f"{self._seeds}, {', '.join(f'`{name}`' for name in self.models)}"
-        far = "whole" if self.done == self.cells else f"{self.done} of {self.cells} cells"
-        scaled = f", scaled by {', '.join(f'`{setting}`' for setting in self.settings)}" if self.settings else ""
         left = "" if self.done == self.cells or not self.models else f"; the rest: {_hours(self.hours)}"
-        return f"{far}, {how}{scaled}{left}{self._by_group}"
+        return f"{self.far}{left}{self._by_group}"
+
+    @property
+    def far(self) -> str:
+        """What was run, and how."""
+        how = "closed form" if not self.models else f"{self._seeds}, {', '.join(f'`{name}`' for name in self.models)}"
+        cells = "whole" if self.done == self.cells else f"{self.done} of {self.cells} cells"
+        scaled = f", scaled by {', '.join(f'`{setting}`' for setting in self.settings)}" if self.settings else ""
+        return f"{cells}, {how}{scaled}"
 
     @property
     def _by_group(self) -> str:
@@ -69,9 +76,9 @@ def _hours(hours: float) -> str:
     return f"some {float(f'{hours:.2g}'):,g} hours of a core a seed" if hours >= 0.1 else "minutes of a core a seed"
 
 
-def state_of(table: Table, folder: Path = RESULTS) -> State:
-    rows = _rows(folder / table.name / "results.csv")
-    settings = _settings(folder / table.name / "table.md")
+def state_of(table: Table, folder: Path = RESULTS, place: str = "") -> State:
+    rows = _rows(folder / (place or table.name) / "results.csv")
+    settings = _settings(folder / (place or table.name) / "table.md")
     digests = {row["digest"] for row in rows}
     cells = table.scaled(settings).cells
     each = [(cell.place, seed, cell.digest(seed)) for cell in cells for seed in range(SEEDS if digests else 0)]
@@ -99,9 +106,9 @@ def _far(group: str, cells: Sequence[Cell], missing: Sequence[Cell]) -> str:
 
 
 def _left(cells: Sequence[Cell]) -> float:
-    """Hours of a core that equal work takes once."""
-    contents = {cell.digest(0): cell.work.content for cell in cells}
-    return sum(_seconds(content) for content in contents.values() if "model" in content) / 3600
+    """Hours of a core that equal work, and works that begin alike, take once."""
+    contents = [cell.work.content for cell in cells]
+    return longest((content, 0, _seconds(content)) for content in contents if "model" in content) / 3600
 
 
 def _seconds(content: Any) -> float:
@@ -136,9 +143,16 @@ def lines(folder: Path = RESULTS) -> Iterator[str]:
         if ":" in paper:  # ours: no table or figure that a paper prints
             paper, _, what = table.title.partition(": ")
         state = state_of(table, folder)
-        verdict = said["table"].get(name) or ("nothing can be said" if not state.done else "")
-        where = f"[{state}]({name}/table.md)" if (folder / name / "table.md").exists() else str(state)
+        verdict = said["table"].get(name, "nothing can be said")
+        where = _linked(str(state), folder, name)
+        if (folder / f"{name}{SCALED}").exists():
+            beside = _linked(state_of(table, folder, f"{name}{SCALED}").far, folder, f"{name}{SCALED}")
+            where = f"{where}; {beside}" if state.done else f"{beside}; at full size {state}"
         yield _line(paper, what, f"`dpfl reproduce {name}`", where, verdict)
+
+
+def _linked(text: str, folder: Path, name: str) -> str:
+    return f"[{text}]({name}/table.md)" if (folder / name / "table.md").exists() else text
 
 
 def _line(*cells: str) -> str:

@@ -27,7 +27,8 @@ def test_a_table_is_run_shown_and_kept(capsys, tmp_path):
     assert "85.65" in out
     assert "not the paper's size" in " ".join(out.split())
     assert "1/1" in error
-    folder = tmp_path / "ali-2"
+    folder = tmp_path / "ali-2.scaled"
+    assert not (tmp_path / "ali-2").exists(), "where the table of its own size would be"
     assert (folder / "picture.png").read_bytes()[:4] == b"\x89PNG"
     assert "[85.65]" in (folder / "table.md").read_text()
     assert "`budget.rounds=2`" in (folder / "table.md").read_text()
@@ -60,6 +61,6 @@ def test_a_folder_that_cannot_be_written_to_is_one_sentence(capsys, tmp_path):
     assert "give another folder with --out" in refused(capsys, "reproduce", "ali-2", *SMALL, "--out", taken)
     command = ["reproduce", "ali-2", *SMALL, "--cells", "tau = 1", "--out", tmp_path]
     assert dpfl(capsys, *command)[0] == 0
-    (tmp_path / "ali-2").rename(tmp_path / "elsewhere")
-    (tmp_path / "ali-2").write_text("a file")
+    (tmp_path / "ali-2.scaled").rename(tmp_path / "elsewhere")
+    (tmp_path / "ali-2.scaled").write_text("a file")
     assert "the cells are kept" in refused(capsys, *command)

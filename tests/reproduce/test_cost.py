@@ -35,3 +35,12 @@ def test_a_model_is_measured_once_on_random_numbers(made: dict[str, Table]) -> N
 @pytest.mark.parametrize(("seconds", "words"), [(30, "some 15 seconds"), (600, "some 5 minutes"), (36000, "some 5 hours")])
 def test_time_is_told_in_words(seconds: float, words: str) -> None:
     assert told(seconds, 2) == words
+
+
+def test_of_runs_that_begin_alike_the_longest_counts(made: dict[str, Table]) -> None:
+    short = made["ali-2"].only(["MNIST", "tau = 3"]).cells
+    long = made["ali-3"].only(["MNIST", "tau = 3"]).cells
+    assert max(cell.work.content["budget"]["rounds"] for cell in long) == 317
+    each = 317 * 10 * 3 * 0.015 * 6000
+    for cells in (long, (*short, *long)):
+        assert seconds_of(cells, 2, lambda cell, seed: True, lambda content: 1.0) == pytest.approx(2 * each)

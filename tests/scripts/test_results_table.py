@@ -27,11 +27,12 @@ def test_the_page_has_the_table_as_the_script_makes_it() -> None:
 
 def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(known: dict[str, Table]) -> None:
     for name, verdict in verdicts()["table"].items():
-        state = state_of(known[name])
-        assert state.done or state.earlier, name
-        if state.models and any(char.isdigit() for char in verdict):
+        states = [state_of(known[name], place=place) for place in (name, f"{name}.scaled")]
+        assert any(state.done or state.earlier for state in states), name
+        models = {model for state in states for model in state.models}
+        if models and any(char.isdigit() for char in verdict):
             assert "seed" in verdict, name
-            assert all(f"`{model}`" in verdict for model in state.models), name
+            assert all(f"`{model}`" in verdict for model in models), name
 
 
 def test_tests_that_are_named_are_there() -> None:
@@ -39,7 +40,7 @@ def test_tests_that_are_named_are_there() -> None:
 
 
 def folder_with(tmp_path: Path, table: Table, cells: int, scale: str = "") -> Path:
-    place = tmp_path / table.name
+    place = tmp_path / f"{table.name}{'.scaled' * bool(scale)}"
     place.mkdir()
     with (place / "results.csv").open("w", newline="") as file:
         writer = csv.writer(file)
@@ -61,4 +62,23 @@ def test_states_are_read_off_the_results(known: dict[str, Table], tmp_path: Path
 def test_whole_and_scaled_tables_say_so(known: dict[str, Table], tmp_path: Path) -> None:
     table = known["clipping-fig5"]
     scaled = folder_with(tmp_path, table, len(table.cells), "budget.rounds=2")
-    assert str(state_of(table, scaled)) == "whole, one seed, `mlp`, scaled by `budget.rounds=2`"
+    found = state_of(table, scaled, f"{table.name}.scaled")
+    assert found.far == "whole, one seed, `mlp`, scaled by `budget.rounds=2`"
+    assert not state_of(table, scaled).done
+
+
+def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(known: dict[str, Table], tmp_path: Path) -> None:
+    (tmp_path / "verdicts.toml").write_text("part = []\n[table]\n")
+    folder_with(tmp_path, known["clipping-fig5"], 2, "algorithm.tau=2")
+    folder_with(tmp_path, known["als-2"], 2)
+    folder_with(tmp_path, known["als-2"], 1, "algorithm.rate=0.4")
+    lines = {
+        line.split("`dpfl reproduce ")[1].split("`")[0]: line for line in results_table.lines(tmp_path) if "reproduce" in line
+    }
+    said = "[2 of 6 cells, one seed, `mlp`, scaled by `algorithm.tau=2`](clipping-fig5.scaled/table.md); at full size not run: "
+    assert said in lines["clipping-fig5"]
+    assert (
+        "](als-2/table.md); [1 of 21 cells, one seed, `cnn`, scaled by `algorithm.rate=0.4`](als-2.scaled/table.md)"
+        in lines["als-2"]
+    )
+    assert "nothing can be said" in lines["als-3"]

@@ -18,7 +18,7 @@ from dpfl.errors import DpflError
 from dpfl.reproduce import tables
 from dpfl.reproduce.cells import Cell, Outcome, Table
 from dpfl.reproduce.cost import measured, seconds_of, told
-from dpfl.reproduce.report import Made, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
+from dpfl.reproduce.report import SCALED, Made, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
 from dpfl.reproduce.runner import Kept, left_to_do, work_through
 
 
@@ -55,8 +55,9 @@ def reproduce(
     made = collect(chosen, numbers, kept)
     if not made:
         raise DpflError(f"No cell of {table} is done in {out} yet; leave out --done to run them.")
-    _write(chosen, made, set_ or (), out / table)
-    _show(chosen, made, set_ or (), out / table, as_json)
+    folder = out / (f"{table}{SCALED}" if set_ else table)
+    _write(chosen, made, set_ or (), folder)
+    _show(chosen, made, set_ or (), folder, as_json)
 
 
 def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None) -> None:

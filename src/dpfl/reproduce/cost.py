@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dpfl import models
 from dpfl.algorithms import from_name, options_of
 from dpfl.data.catalog import SHAPES
 from dpfl.planning.speed import Work
+from dpfl.reproduce.beginnings import beginning
 from dpfl.reproduce.cells import Cell
 
 TRAINED = {"mnist-sample": 8_000, "cifar10": 50_000, "emnist-digits": 240_000, "emnist": 240_000}
@@ -37,14 +39,18 @@ def samples_of(content: Mapping[str, Any]) -> float:
 
 def seconds_of(cells: Sequence[Cell], seeds: int, missing: Callable[[Cell, int], bool], speed: Speed) -> float:
     """For those cells and seeds that are not done, one after another; work that no model is trained for takes no time."""
-    total, seen = 0.0, set[str]()
-    for cell in cells:
-        content = cell.work.content
-        for seed in range(seeds) if "model" in content else ():
-            if (digest := cell.digest(seed)) not in seen and missing(cell, seed):
-                total += samples_of(content) / speed(content)
-            seen.add(digest)
-    return total
+    left = [(cell.work.content, seed) for seed in range(seeds) for cell in cells if missing(cell, seed)]
+    return longest((content, seed, samples_of(content) / speed(content)) for content, seed in left if "model" in content)
+
+
+def longest(works: Iterable[tuple[Mapping[str, Any], int, float]]) -> float:
+    """The time of works in all, each a content, a seed and how long it takes alone: of those that begin alike only the
+    longest counts, and equal ones are made once."""
+    found: dict[str, float] = {}
+    for content, seed, seconds in works:
+        key = beginning(content, seed) or json.dumps([content, seed], sort_keys=True)
+        found[key] = max(found.get(key, 0.0), seconds)
+    return sum(found.values())
 
 
 def measured() -> Speed:

@@ -19,6 +19,9 @@ COLUMNS = (
     "steps", "rounds", "stopped_by", "sha256", "code", "digest",
 )  # fmt: skip
 
+SCALED = ".scaled"
+"""After the name of a table's folder, so that one that was scaled lies beside the one that was not."""
+
 VALUES = "in brackets what the paper prints; ± is half of the 95 % interval of the mean over seeds."
 COSTS = "Epsilon that the paper states; epsilon that is proven of what ran here; steps a client:"
 
