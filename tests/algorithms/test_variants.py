@@ -17,7 +17,7 @@ from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.node.node import Node
 from dpfl.node.site import Site
-from dpfl.node.task import Task
+from dpfl.node.task import RAW_VALUES, Task
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
 from dpfl.privacy.published import HellingerNoise
 from dpfl.tasks import MultiClass
@@ -176,7 +176,7 @@ def said(site: Site, task: Task) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)])
 def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algorithms.Algorithm) -> None:
-    task = Task(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True)
+    task = Task(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, values=RAW_VALUES)
     one, other = (said(site, task) for site in neighbours())
     again = said(neighbours()[0], task)
     assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"

@@ -285,7 +285,7 @@ STAYS = {
     "NoClip": {"level"},
     "Release": {"divisor"},
     "Upload": {"divisor", "by_samples"},
-    "Task": {"norms"},
+    "Task": {"norms", "values"},
     "HaarClip": {"public"},
 }
 """What has one value over a wire: no bound; no public clients; and an upload's noise is the node's own by then."""

@@ -224,3 +224,11 @@ def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None
     assert Als().notes({}) == Ali().notes({}) == ()
     with pytest.raises(DpflError, match="omega"):
         Als(omega=0.0)
+
+
+def test_a_policy_asks_clients_for_no_raw_values_that_it_does_not_use() -> None:
+    """The paper's mu is asked for after the round, at the new model; that of its code is of the last step."""
+    assert Ali(mu="raw").asks_raw
+    assert Ali(mu="raw").raw_values == Ali().raw_values == Als().raw_values == ()
+    assert Ali(mu="steps").raw_values == Ali(mu="raw", gamma="raw").raw_values == ("last step",)
+    assert Als(estimates="raw").raw_values == ("differences",)

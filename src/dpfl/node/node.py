@@ -26,7 +26,7 @@ from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.local import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.site import Site
-from dpfl.node.task import Reply, Task, cost, moved_by_rounding
+from dpfl.node.task import DIFFERENCES, LAST_STEP, Reply, Task, cost, moved_by_rounding
 from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event, gaussian
@@ -178,7 +178,7 @@ class Node:
     def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
         self._before = None
         if task.samples:
-            size, watch = self.site.declared[task.client], self._watch if task.raw else None
+            size, watch = self.site.declared[task.client], self._watch if task.raw and LAST_STEP in task.values else None
             private_steps(
                 self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift, watch
             )
@@ -236,7 +236,8 @@ class Node:
 
     def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
-            return self._differences(task, vector, self.model.read(), randomness) | self._last_step(task)
+            found = self._differences(task, vector, self.model.read(), randomness) if DIFFERENCES in task.values else {}
+            return found | (self._last_step(task) if LAST_STEP in task.values else {})
         return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
 
     def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:

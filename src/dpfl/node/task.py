@@ -78,10 +78,17 @@ class Summed:
             raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.scale}.")
 
 
+DIFFERENCES, LAST_STEP = "differences", "last step"
+RAW_VALUES = (DIFFERENCES, LAST_STEP)
+"""From the model that came to the client's own, and of its last step alone."""
+
+
 @dataclass(frozen=True)
 class Task:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
     `slope` for a noisy one that is paid for, `norms` for those of its gradients, which only a client has whose data is public.
+
+    `values` says which raw ones; what is released beside them is the same, and so is its name.
     """
 
     round: int
@@ -97,6 +104,7 @@ class Task:
     slope: bool = False
     summed: Summed | None = None
     norms: bool = False
+    values: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def summing(self) -> Release | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.node.task import DIFFERENCES, LAST_STEP
 from dpfl.server import ali_bounds, als_bounds
 from dpfl.server.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, check_range, raw_gamma, raw_slope
 from dpfl.server.als_bounds import AlsInputs, Theorem2
@@ -55,6 +56,10 @@ class Ali:
     @property
     def asks_raw(self) -> bool:
         return self.mu in ("raw", "steps") or self.gamma == "raw"
+
+    @property
+    def raw_values(self) -> tuple[str, ...]:
+        return (LAST_STEP,) if self.mu == "steps" or self.gamma == "raw" else ()
 
     @property
     def asks_public(self) -> bool:
@@ -131,6 +136,10 @@ class Als:
     @property
     def asks_raw(self) -> bool:
         return self.estimates == "raw"
+
+    @property
+    def raw_values(self) -> tuple[str, ...]:
+        return (DIFFERENCES,) if self.asks_raw else ()
 
     @property
     def asks_public(self) -> bool:

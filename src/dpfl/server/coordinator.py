@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.node.task import Order, Reply, Task, said
+from dpfl.node.task import RAW_VALUES, Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.clip import adapted
@@ -94,7 +94,7 @@ class Coordinator:
         state = self.state
         task = Task(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw, survey=survey, slope=self._extra > 0,
+            raw=self.algorithm.steps.asks_raw, survey=survey, slope=self._extra > 0, values=self.algorithm.steps.raw_values,
         )  # fmt: skip
         sums = self._sum if self.algorithm.sums and not survey else None
         tasks = tuple(
@@ -243,7 +243,7 @@ class Coordinator:
             return
         order = self._order(self.federated.public, steps, self.state.clients)
         bare = replace(self.state.samples, noise=None)
-        tasks = tuple(replace(task, samples=bare, raw=True, slope=False) for task in order.tasks)
+        tasks = tuple(replace(task, samples=bare, raw=True, slope=False, values=RAW_VALUES) for task in order.tasks)
         replies = self._probe(replace(order, tasks=tasks))
         self._public = said(replies)
 

@@ -69,6 +69,10 @@ class Steps(Protocol):
         """Whether clients must send values without noise, which no epsilon covers."""
 
     @property
+    def raw_values(self) -> tuple[str, ...]:
+        """Which of them beside an update; what is asked about the new model is asked after it."""
+
+    @property
     def asks_public(self) -> bool:
         """Whether public clients, whose data is nobody's secret, are asked for such values."""
 
@@ -98,6 +102,7 @@ class Fixed:
 
     tau: int
     adaptive = asks_raw = asks_public = False
+    raw_values = ()
     extra = 0
 
     def __post_init__(self) -> None:
