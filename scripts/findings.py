@@ -9,15 +9,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpfl.reproduce import Table, tables
+from dpfl.reproduce import Outcome, Table, tables
 from dpfl.reproduce.ali import OWN
-from dpfl.reproduce.report import Made, collect, mean_text
+from dpfl.reproduce.report import Made, collect, mean_text, shown_epsilon
 from dpfl.reproduce.runner import Kept
 
 SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
 FIXED = tuple(f"tau = {tau}" for tau in (1, 2, 3, 5, 10))
 TABLES = ("ali-2", "ali-3", "ali-4")
+WENT = ("ali-2-wide", "ali-3-wide", "als-2", "als-3")
+LOOKED_AT = (1, 2, 3, 5, 10, 20, 50, 100, 200)
+"""Rounds whose tau is shown."""
 
 
 def main(folder: str) -> None:
@@ -37,6 +40,9 @@ def main(folder: str) -> None:
         for name in names:
             for line in against_fixed(collect(known[name], SEEDS, Kept(Path(folder)))):
                 print(line)
+    for name in WENT:
+        for line in as_it_went(known[name], collect(known[name], SEEDS, Kept(Path(folder)))):
+            print(line)
     print("\n## Which reading comes to a printed level\n")
     for one in sorted(collect(known["ali-levels"], SEEDS, Kept(Path(folder))), key=lambda one: -one.mean):
         print(f"| {one.cell.row} | {one.text()} | {one.cell.printed:g} |")
@@ -79,7 +85,27 @@ def difference(one: Made, other: Made) -> str:
     """Over seeds that both have, with the 95 % interval of the mean where there are several."""
     values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
     apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
-    return mean_text(apart, "+.2f")
+    return mean_text(apart, "+.2f") if apart else ""
+
+
+def as_it_went(table: Table, made: list[Made]) -> Iterator[str]:
+    """Accuracies over seeds; steps, rounds and tau of the first."""
+    for group, column, rows in columns(made):
+        yield f"\n## {table.title}; {group}, {column}\n"
+        heads = ("", "accuracy, % [printed]", "seeds", "steps", "rounds", "epsilon proven")
+        yield f"| {' | '.join(heads)} | tau of rounds {', '.join(map(str, LOOKED_AT))} |"
+        yield "|---" * 7 + "|"
+        for row, one in rows.items():
+            first, printed = one.outcomes[0], "" if one.cell.printed is None else f" [{one.cell.printed:g}]"
+            yield (
+                f"| {row} | {one.text()}{printed} | {len(one.seeds)} | {first.steps} | {first.rounds} | "
+                f"{shown_epsilon(one.proven)} | {taus(first)} |"
+            )
+
+
+def taus(outcome: Outcome) -> str:
+    tau = [int(steps or 0) for steps in outcome.series["tau"]]
+    return f"{', '.join(str(tau[round - 1]) for round in LOOKED_AT if round <= len(tau))}; last {tau[-1]}"
 
 
 if __name__ == "__main__":
