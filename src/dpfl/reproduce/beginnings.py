@@ -45,6 +45,7 @@ class GoingOn(Silent):
 
     def __init__(self, folder: Path, tau: int) -> None:
         self._folder, self._tau = folder, tau
+        self._job: Any = None
         self._last: State | None = None
         self.begun = 0
         """Rounds that were made before."""
@@ -85,3 +86,4 @@ class GoingOn(Silent):
             folder = self._folder / str(self._last.round)
             folder.mkdir(parents=True, exist_ok=True)
             RunFolder(folder).save_checkpoint(self._last)
+        self._job = self._last = None  # else the run and who watches it would hold each other, and the data, in memory

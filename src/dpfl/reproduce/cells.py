@@ -179,6 +179,9 @@ class _Watcher(Silent):
     def start(self, job: Any) -> None:
         self._job = job
 
+    def stop(self) -> None:
+        self._job = None
+
     def tell(self, row: Row) -> None:
         if row.round % self._every and row.round != self._job.budget.rounds:
             return
