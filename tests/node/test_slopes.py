@@ -112,11 +112,13 @@ def test_a_client_that_made_no_step_says_nothing_of_another_one() -> None:
     assert (float(second.raw["last_step"]), float(second.raw["last_losses"])) == (0.0, 0.0)
 
 
-def test_only_the_raw_values_that_are_asked_for_are_made_and_the_rest_is_the_same() -> None:
-    said = {
-        values: replied(replace(TASK, raw=True, values=values), START)
-        for values in ((), (DIFFERENCES,), (LAST_STEP,), RAW_VALUES)
-    }
+def test_only_the_raw_values_that_are_asked_for_are_made_and_the_rest_is_the_same(tmp_path: Path) -> None:
+    """The update has the same noise, which is drawn by the name of the release."""
+    noisy, said = replace(TASK, raw=True, samples=replace(SILENT, noise=Gaussian(1.0))), {}
+    for values in ((), (DIFFERENCES,), (LAST_STEP,), RAW_VALUES):
+        ledgers = Ledgers(tmp_path / str(values), ("0",), "sample", ADD_REMOVE)
+        ledgers.folder.mkdir()
+        said[values] = replied(replace(noisy, values=values), START, held=site(ledgers))
     names = {DIFFERENCES: {"losses", "gradients", "distance", "gradient"}, LAST_STEP: {"last_step", "last_losses"}}
     for values, reply in said.items():
         assert set(reply.raw) == set().union(*(names[value] for value in values))

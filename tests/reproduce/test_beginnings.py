@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from dpfl.errors import DpflError
 from dpfl.privacy import Poisson
 from dpfl.privacy.accountant import accountant
-from dpfl.reproduce import tables
+from dpfl.reproduce import beginnings, tables
 from dpfl.reproduce.beginnings import GoingOn, beginning
 from dpfl.reproduce.cells import Cell, Outcome, Training
 from dpfl.reproduce.runner import Kept, lines_of, work_through
+from tests.run.test_paid_scales import told
 
 TAU, Q, NOISE = 3, 0.05, 1.1
 
@@ -91,6 +93,8 @@ def test_what_was_made_before_is_in_the_ledgers_that_its_epsilon_is_read_from(tm
 def test_of_a_longer_run_nothing_is_taken_that_the_budget_does_not_allow(tmp_path, alone):
     LONG.run(0, None, tmp_path)
     assert SHORT.run(0, None, tmp_path) == alone[0]
+    poor = training(5, epsilon_of(5) + 1e-6)
+    assert replace(poor.run(0, None, tmp_path), stopped_by="") == replace(alone[0], stopped_by="")
 
 
 def test_who_ends_where_another_did_makes_nothing_more(tmp_path, alone):
@@ -103,6 +107,65 @@ def test_who_ends_where_another_did_makes_nothing_more(tmp_path, alone):
 ])  # fmt: skip
 def test_another_setting_is_another_beginning(change):
     assert beginning(training(5, **change).content, 0) not in ("", beginning(LONG.content, 0))
+
+
+def test_another_model_other_data_and_other_code_are_other_beginnings(monkeypatch):
+    first = beginning(LONG.content, 0)
+    for section, change in (("model", {"hidden": 9}), ("data", {"clients": 4})):
+        changed = LONG.content | {section: LONG.content[section] | change}
+        assert beginning(changed, 0) not in ("", first)
+    monkeypatch.setattr(beginnings, "code_sha256", lambda: "other code")
+    assert beginning(LONG.content, 0) != first
+
+
+@pytest.mark.parametrize(("section", "change"), [
+    ("budget", {"bytes": 10**6}), ("budget", {"seconds": 1.0}),
+    ("privacy", {"ledger": "books"}), ("privacy", {"entropy": "system"}),
+])  # fmt: skip
+def test_a_run_that_ends_otherwise_or_has_its_own_books_is_like_no_other(section, change):
+    assert beginning(LONG.content | {section: LONG.content.get(section, {}) | change}, 0) == ""
+
+
+def test_what_the_server_remembers_of_its_steps_goes_on_too(tmp_path):
+    short, long = (training(rounds, server_momentum=0.9) for rounds in (2, 4))
+    alone = long.run(0, None)
+    short.run(0, None, tmp_path)
+    assert long.run(0, None, tmp_path) == alone
+
+
+def test_a_beginning_that_is_not_as_it_was_left_is_refused(tmp_path):
+    """Of a count that was lowered, less would be paid for than was released."""
+    MIDDLE.run(0, None, tmp_path)
+    (kept,) = tmp_path.glob("*/3/checkpoint.safetensors")
+    (kept.parents[1] / "3.bak").mkdir()
+    (kept.parents[1] / "3.bak" / kept.name).write_bytes(kept.read_bytes())
+    sound = kept.read_bytes()
+    fewer = sound.replace(rb"\"iterations\": 9", rb"\"iterations\": 1")
+    assert fewer != sound
+    for bytes_ in (fewer, sound[: len(sound) // 2], b""):
+        kept.write_bytes(bytes_)
+        with pytest.raises(DpflError, match="remove it"):
+            LONG.run(0, None, tmp_path)
+    kept.write_bytes(sound)
+    assert LONG.run(0, None, tmp_path).steps == 14
+
+
+def test_a_beginning_that_cannot_be_kept_costs_no_result(tmp_path, alone):
+    (tmp_path / "beginnings").write_text("a file")
+    kept = Kept(tmp_path)
+    work_through(cells(MIDDLE), [0], kept, 1, None, lambda *_: None)
+    assert replace(kept.get(cells(MIDDLE)[0].digest(0)), code="") == alone[1]
+
+
+def test_what_is_asked_before_the_first_round_is_asked_and_paid_for_by_every_run(tmp_path):
+    """Fault: a longer run went on after questions that a shorter one had paid for, and proved half of its epsilon."""
+    held = told(tmp_path, paid={"noise": 2.0})
+    short, long = (
+        Training(held | training(rounds, tau=1).content | {"data": held["data"], "model": held["model"]}) for rounds in (2, 4)
+    )
+    anew = long.run(0, None)
+    short.run(0, None, tmp_path / "beginnings")
+    assert long.run(0, None, tmp_path / "beginnings") == anew
 
 
 def test_another_seed_is_another_beginning_and_another_budget_is_not():

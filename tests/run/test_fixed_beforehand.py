@@ -37,6 +37,7 @@ class ByOutput:
 
     adaptive = True
     asks_raw = asks_public = False
+    raw_values = ()
     extra = 0
 
     def next(self, now: Situation) -> int:

@@ -149,8 +149,10 @@ def test_the_whole_budget_is_used_up_by_the_last_round() -> None:
 def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
     """Gamma as in the authors' code, |sum p_i (F_i(w_i) - F_i(w))|, and mu, from whoever is asked."""
     seen = quadratic(0, 1, 0.3)[0]
-    asked = {7: {"last_losses": np.array(-0.4), "gradients": np.array(1.0), "distance": np.array(0.5)}}
-    asked |= {8: {"last_losses": np.array(-0.2), "gradients": np.array(3.0), "distance": np.array(0.5)}}
+    asked = {7: {"losses": np.array(9.0), "last_losses": np.array(-0.4), "gradients": np.array(1.0), "distance": np.array(0.5)}}
+    asked |= {
+        8: {"losses": np.array(9.0), "last_losses": np.array(-0.2), "gradients": np.array(3.0), "distance": np.array(0.5)}
+    }
     memory = Ali(gamma="public", mu="public").learn(replace(seen, public=asked), {})
     assert float(memory["gamma"]) == pytest.approx(0.3)
     assert float(memory["mu"]) == pytest.approx(4.0)
@@ -232,3 +234,21 @@ def test_a_policy_asks_clients_for_no_raw_values_that_it_does_not_use() -> None:
     assert Ali(mu="raw").raw_values == Ali().raw_values == Als().raw_values == ()
     assert Ali(mu="steps").raw_values == Ali(mu="raw", gamma="raw").raw_values == ("last step",)
     assert Als(estimates="raw").raw_values == ("differences",)
+
+
+def test_raw_estimates_of_als_weigh_clients_by_their_size() -> None:
+    """By hand: rho and beta are slopes, xi is how far clients' gradients are from their weighted mean."""
+    seen, rng, p = quadratic(0, 1, 0.3)[0], np.random.default_rng(1), np.array(FACTS.weights) / sum(FACTS.weights)
+    assert len(set(FACTS.weights)) > 1
+    gradients, losses, rises, runs = rng.standard_normal((3, D)), (0.2, -0.3, 0.4), (1.0, 2.0, 4.0), (0.5, 0.25, 2.0)
+    raw = {
+        client: {"losses": np.array(losses[client]), "gradients": np.array(rises[client]), "distance": np.array(runs[client])}
+        | {"gradient": gradients[client]}
+        for client in range(3)
+    }
+    found = Als(estimates="raw").learn(replace(seen, raw=raw), {})["estimates"].tolist()
+    rho = p[0] * 0.2 / 0.5 + p[1] * 0.3 / 0.25 + p[2] * 0.4 / 2.0
+    beta = p[0] * 1.0 / 0.5 + p[1] * 2.0 / 0.25 + p[2] * 4.0 / 2.0
+    mean = p[0] * gradients[0] + p[1] * gradients[1] + p[2] * gradients[2]
+    xi = sum(p[client] * np.sqrt(((gradients[client] - mean) ** 2).sum()) for client in range(3))
+    assert found == pytest.approx([rho, beta, xi], rel=1e-6)

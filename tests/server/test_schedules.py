@@ -70,6 +70,13 @@ def remembered(losses: list[float], norm: float = 4.0, schedule: Following | Non
     return memory
 
 
+def test_a_clip_is_alpha_times_the_norm() -> None:
+    memory = remembered([1.0], 3.0)
+    for alpha in (0.5, 2.0):
+        plan = Following(alpha=alpha)
+        assert plan.own(plan.now(FIRST, 1, memory), 0, memory).clip.level == pytest.approx(alpha * float(memory["levels"][0]))
+
+
 @pytest.mark.parametrize("norm", [2.0, 8.0])
 def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
     memory = remembered([1.0], norm)

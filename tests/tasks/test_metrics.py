@@ -73,6 +73,13 @@ def test_a_binary_brier_score_is_the_mean_squared_error_of_the_chance():
     assert found["Brier"] == pytest.approx((0.25 + 0.0625) / 2)
 
 
+def test_chances_that_are_no_numbers_are_in_no_bin_and_break_nothing():
+    """Fault: a run that diverged to scores of nan ended in a traceback, after its last round."""
+    chance, truth = np.array([np.nan, 0.95, np.nan, 1.0]), np.array([1, 1, 0, 1])
+    assert metrics.calibration_curve(chance, truth) == [(pytest.approx(0.975), 1.0, 2)]
+    assert np.isnan(measured(metrics.calibration_error, chance, truth))
+
+
 def test_calibration_is_what_was_said_against_what_was_so():
     chance, truth = np.array([0.05, 0.07, 0.95, 1.0]), np.array([0, 1, 1, 1])
     assert metrics.calibration_curve(chance, truth) == [(pytest.approx(0.06), 0.5, 2), (pytest.approx(0.975), 1.0, 2)]

@@ -14,7 +14,7 @@ from dpfl.models import Buildable
 from dpfl.models.flat import evaluating
 from dpfl.node.node import Node
 from dpfl.node.site import Site
-from dpfl.node.task import Reply, Task
+from dpfl.node.task import RAW_VALUES, Reply, Task
 from dpfl.privacy import All, Keyed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tens
     samples = replace(algorithm.samples, sampling=All(), sums=None) if algorithm.samples else None
     clients = replace(algorithm.clients, sums=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
-    asked = Task(0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope)
+    asked = Task(0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope, values=RAW_VALUES)
     node = Node(site)
     try:
         return node.work(asked, model.read())

@@ -140,6 +140,8 @@ def brier(chances: Array, truth: Array, times: Array) -> Array:
 
 def calibration_curve(chance: Array, truth: Array, bins: int = BINS) -> list[tuple[float, float, int]]:
     """For each of the bins that has any: the mean chance said, the share that was so, and how many."""
+    known = np.isfinite(chance)
+    chance, truth = chance[known], truth[known]
     place = _place(chance, bins)
     held = [place == one for one in range(bins)]
     return [(float(chance[these].mean()), float(truth[these].mean()), int(these.sum())) for these in held if these.any()]
@@ -152,7 +154,8 @@ def calibration_error(chance: Array, truth: Array, times: Array, bins: int = BIN
 
 
 def _place(chance: Array, bins: int) -> Array:
-    place: Array = np.minimum((chance * bins).astype(int), bins - 1)
+    """What is no number, of a model that diverged, is in the first, and makes its mean none."""
+    place: Array = np.minimum(np.nan_to_num(chance * bins).astype(int), bins - 1)
     return place
 
 
