@@ -27,7 +27,7 @@ COMBINED = {
         "rate": 0.01,
         "noise_multiplier": 0.8,
     },
-    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size"},
+    "uploads, by size, a pull": {"where": "uploads", "prox": 0.1, "tau": 5, "weights": "size", "rate": 0.3},
     "a round, quantile, momentum": {
         "where": "round",
         "clipping": "quantile",

@@ -78,6 +78,8 @@ def _against_rounds(table: Table, made: Sequence[Made], path: Path, key: str) ->
         axis.set_title(title, fontsize=8)
         axis.set_xlabel("round", fontsize=7)
         axis.set_ylabel(key, fontsize=7)
+        if key == "tau":
+            axis.yaxis.get_major_locator().set_params(integer=True)
         axis.tick_params(labelsize=7)
         axis.legend(fontsize=6)
         axis.grid(alpha=0.3)
