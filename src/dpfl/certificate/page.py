@@ -21,6 +21,7 @@ TITLES = {"proven": "Proven", "condition": "Proven under a condition", "nothing"
 STYLE = """
 @page { size: A4; margin: 10mm 14mm }
 * { box-sizing: border-box }
+body { overflow-wrap: anywhere }
 body { font: 9.2pt/1.38 "Helvetica Neue", Helvetica, Arial, "Liberation Sans", sans-serif; color: #1b2430; margin: 0 auto;
   max-width: 190mm; padding: 6mm 4mm; print-color-adjust: exact; -webkit-print-color-adjust: exact }
 @media print { body { padding: 0; font-size: 8.7pt; line-height: 1.3 } }
