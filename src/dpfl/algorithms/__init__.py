@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
@@ -75,6 +76,11 @@ def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
+@cache
+def _strict(factory: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+    return validate_call(config=STRICT)(factory)
+
+
 OWN = Kind("algorithm", Algorithm, "dpfl.algorithms.Algorithm")
 
 
@@ -97,7 +103,7 @@ def from_name(name: str, **options: Any) -> Algorithm:
         if option not in known:
             raise DpflError(f"The algorithm {name!r} has no option {option!r}; {nearest(option, known)}")
     try:
-        return validate_call(config=STRICT)(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
+        return _strict(ALGORITHMS[name])(**{key: _tuples(value) for key, value in options.items()})
     except ValidationError as error:
         first = error.errors()[0]
         place, problem = first["loc"][0], first["msg"].lower()
