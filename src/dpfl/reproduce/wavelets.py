@@ -28,10 +28,10 @@ OPTIMISERS = {"DP-Adam": "adam", "DP-AdaGrad": "adagrad"}
 WAYS: dict[str, dict[str, Any]] = {
     "": {},
     ", Lemma 2": {"lemma": True},
-    ", by levels": {"clipping": "levels"},
+    ", by levels": {"clipping": "levels", "rate": 0.2},
     ", on updates": {"clipping": "updates"},
 }
-"""What a row says after `published`."""
+"""What a row says after `published`. A clip on each level lets nearly all of a gradient pass, so its rate is that of longer ones."""
 
 GAINS: dict[str, str] = {
     "wavelet-fig7": "over DP-SGD 4.9, 7.03, 9.16; over Dyn-DP-SGD 2.87, 4.2, 4.82",
@@ -58,7 +58,8 @@ CHOICES = (
     "samples; `on updates` clips updates.",
     "Model `cnn` with relu for all data (the paper's are pictures only), clip 1 in steps and 0.1 on updates (1.5 times "
     "that at first where it falls), none of which is printed.",
-    "Learning rates, which the paper does not print: 2 in private steps (Adam 0.002, AdaGrad 0.02), 0.1 in plain ones.",
+    "Learning rates, which the paper does not print: 2 in private steps (Adam 0.002, AdaGrad 0.02), 0.1 in plain ones; 0.2 by "
+    "levels, where a clip on each level lets nearly all of a gradient pass, and 2 ends in one class for all (11.35 on MNIST).",
 )
 
 
