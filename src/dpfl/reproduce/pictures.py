@@ -74,14 +74,18 @@ def _against_rounds(table: Table, made: Sequence[Made], path: Path, key: str) ->
             series = one.outcomes[0].series
             pairs = zip(series.get("round", ()), series.get(key, ()), strict=True)
             points = [(x, y) for x, y in pairs if y is not None]
-            axis.plot([x for x, _ in points], [y for _, y in points], label=one.cell.row, lw=1.2)
+            style = "--" if "published" in one.cell.row else "-"
+            axis.plot([x for x, _ in points], [y for _, y in points], style, label=one.cell.row, lw=1.2)
         axis.set_title(title, fontsize=8)
         axis.set_xlabel("round", fontsize=7)
         axis.set_ylabel(key, fontsize=7)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        if "loss" in key:
+            axis.set_yscale("log")
         if key == "tau":
             axis.yaxis.get_major_locator().set_params(integer=True)
-        axis.tick_params(labelsize=7)
-        axis.legend(fontsize=6)
+        axis.tick_params(labelsize=7, which="both")
+        axis.legend(fontsize=6, framealpha=0.5)
         axis.grid(alpha=0.3)
     _save(figure, table, path, legend=False)
 
