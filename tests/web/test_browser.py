@@ -125,6 +125,7 @@ def test_a_page_that_nobody_sees_keeps_no_connection(page, site: Site) -> None:
         with page.expect_request("**/api/events*"):
             page.evaluate(seen, False)
     expect(page.locator(".badge").first).to_have_text("stopped")
+    opened(page, "/")  # before its run is gone: it reads it once more
     shutil.rmtree(folder.path)
 
 
