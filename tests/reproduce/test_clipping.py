@@ -6,8 +6,10 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
+import dp_accounting as dp
 import pytest
 import torch
+from dp_accounting.pld import PLDAccountant
 from matplotlib.axes import Axes
 from torch.nn.utils import parameters_to_vector
 
@@ -78,6 +80,21 @@ def test_dp_fedavg_runs_inside_its_epsilon(made: dict[str, Table]) -> None:
     assert outcome.unit == "client"
     assert isinstance(outcome.proven, float)
     assert outcome.proven <= 1.5
+
+
+def test_the_noise_that_the_papers_own_cohort_asks_for_is_as_the_verdict_says(made: dict[str, Table]) -> None:
+    """Table 4, AlexNet: sigma 1.42 on the sum of 80 clipped updates, 32 clips long, by dp-accounting itself."""
+    content = cell_of(made["clipping-4"], "AlexNet", "DP-FedAvg").work.content
+    clients, cohort, rounds = content["data"]["clients"], content["algorithm"]["cohort"], content["budget"]["rounds"]
+    assert (clients, cohort, rounds, content["budget"]["epsilon"], content["budget"]["delta"]) == (1920, 80, 100, 1.5, 1e-5)
+
+    def epsilon(sigma: float) -> float:
+        draw = dp.PoissonSampledDpEvent(cohort / clients, dp.GaussianDpEvent(sigma))
+        return PLDAccountant().compose(draw, rounds).get_epsilon(1e-5)
+
+    assert epsilon(1.425) < 1.5 < epsilon(1.415)
+    size = sum(part.numel() for part in models.alexnet().build((3, 32, 32), 10, 0).parameters())
+    assert 1.42 * math.sqrt(size) / cohort == pytest.approx(32, abs=0.5)
 
 
 def test_there_are_as_many_updates_as_clients_in_the_cohort(made: dict[str, Table]) -> None:

@@ -209,6 +209,26 @@ def test_a_run_deleted_under_its_page_is_gone(page, site: Site) -> None:
     page.complaints.clear()
 
 
+def test_a_run_deleted_while_its_page_reads_it_again_is_gone(page, site: Site) -> None:
+    doomed = site.runs / "doomed"
+    shutil.copytree(site.runs / "plain", doomed)
+    (doomed / "result.json").unlink()
+    readings = itertools.count()
+
+    def between(route) -> None:  # a stopped run is read twice: at once, and when its stream is over
+        if next(readings) == 1:
+            shutil.rmtree(doomed)
+        route.continue_()
+
+    page.route("**/api/run?*", between)
+    opened(page, "/run?name=doomed")
+    expect(page.get_by_role("heading", name="This run is gone")).to_be_visible()
+    expect(page.get_by_text("or not any more")).to_be_visible()
+    page.unroute("**/api/run?*")
+    assert len(page.complaints) == 1  # that the answer was 400
+    page.complaints.clear()
+
+
 def test_the_keyboard_is_enough(page) -> None:
     opened(page, "/")
     page.keyboard.press("Tab")

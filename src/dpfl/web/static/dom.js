@@ -34,7 +34,7 @@ async function answered(response) {
   const body = await response.text();
   let found;
   try { found = JSON.parse(body); } catch { found = { error: body }; }
-  if (!response.ok) throw new Error(found.error || "The server did not answer; is dpfl ui still running?");
+  if (!response.ok) throw Object.assign(new Error(found.error || "The server did not answer; is dpfl ui still running?"), { answered: true });
   return found;
 }
 

@@ -143,6 +143,11 @@ export default async function start(page, query) {
     buttons(); top(); tiles(); curves(); clients();
   }
 
+  function gone(why) {
+    state = "gone";
+    show(page, h("div", { class: "card empty" }, h("h1", {}, "This run is gone"), h("p", {}, why), h("p", {}, h("a", { href: "/" }, "All runs"))));
+  }
+
   let source;
   function follow() {
     source?.close();
@@ -150,11 +155,11 @@ export default async function start(page, query) {
     source = new EventSource(link("/api/events", { name, after: run.rows.round.at(-1) || 0 }));
     source.onmessage = async (message) => {
       const event = JSON.parse(message.data);
-      if (event.gone) { source.close(); show(page, h("div", { class: "card empty" }, h("h1", {}, "This run is gone"), h("p", {}, event.why), h("p", {}, h("a", { href: "/" }, "All runs")))); return; }
+      if (event.gone) { source.close(); gone(event.why); return; }
       if (event.rows.round.length || event.state !== state) take(event); else { run.clients = event.clients; clients(); }
       if (event.over) {
         source.close();
-        run = await get(link("/api/run", { name }));
+        try { run = await get(link("/api/run", { name })); } catch (error) { (error.answered ? gone : say)(error.message); return; }
         state = run.line.state;
         draw();
         if (state === "running" || state === "paused") setTimeout(follow, 500);
@@ -162,7 +167,7 @@ export default async function start(page, query) {
     };
   }
 
-  document.addEventListener("visibilitychange", () => { if (document.hidden) source?.close(); else if (state !== "finished") follow(); });
+  document.addEventListener("visibilitychange", () => { if (document.hidden) source?.close(); else if (state !== "finished" && state !== "gone") follow(); });
   draw();
   if (state !== "finished") follow();
 }
