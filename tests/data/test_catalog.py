@@ -15,6 +15,14 @@ def _no_environment(monkeypatch):
     monkeypatch.delenv("DPFL_DATA", raising=False)
 
 
+def test_who_changes_the_embedded_sample_changes_a_copy():
+    catalog.sample().train.x.zero_()
+    catalog.sample().test.y.zero_()
+    again = catalog.sample()
+    assert again.train.x.any()
+    assert again.test.y.any()
+
+
 def test_the_embedded_sample():
     source = catalog.sample()
     assert source.train.x.shape == (8000, 1, 28, 28)

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -27,6 +29,7 @@ def test_a_dataset_knows_its_length_shape_and_hash():
         (torch.zeros(3, 2), torch.zeros(2, dtype=torch.int64), "one label a sample"),
         (torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), "empty"),
         (torch.full((2, 2), float("nan")), torch.zeros(2, dtype=torch.int64), "not finite"),
+        (torch.tensor([[0.0, math.inf], [-math.inf, 0.0]]), torch.zeros(2, dtype=torch.int64), "not finite"),
         (torch.zeros(2, 2), torch.tensor([0, 2]), "run from 0 to 2"),
         (torch.zeros(2, 2), torch.tensor([0, -1]), "run from -1"),
         (torch.zeros(2, 2, dtype=torch.float64), torch.tensor([0, 1]), "float64"),
@@ -35,6 +38,10 @@ def test_a_dataset_knows_its_length_shape_and_hash():
 def test_a_wrong_dataset_is_refused(x, y, said):
     with pytest.raises(DpflError, match=said):
         Dataset("wrong", x, y, 2)
+
+
+def test_finite_values_whose_sum_is_not_are_taken():
+    assert len(Dataset("large", torch.full((2, 2), 3e38), torch.tensor([0, 1]), 2)) == 2
 
 
 def test_tensors_converts_arrays_of_any_numeric_type():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,17 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 def sample() -> Source:
     """10,000 images of MNIST that come with the package: 8,000 to train and 2,000 to test on."""
+    return _source("mnist-sample", _sample_bytes(), 10, MNIST_SCALE)
+
+
+@cache
+def _sample_bytes() -> Arrays:
+    """Unpacked once: a source has copies of its own."""
     file = resources.files("dpfl.data") / "mnist_sample.npz"
     with resources.as_file(file) as path:
         held = read_npz(path)
     assert held.test is not None
-    return _source("mnist-sample", Arrays(held.x, held.y, *held.test), 10, MNIST_SCALE)
+    return Arrays(held.x, held.y, *held.test)
 
 
 def mnist(data_dir: str | Path | None = None, merged: bool = False) -> Source:

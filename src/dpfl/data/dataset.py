@@ -55,7 +55,7 @@ class Dataset:
             )
         if len(self.y) == 0:
             raise DpflError(f"The data set {self.name!r} is empty: give at least one sample.")
-        if not bool(torch.isfinite(self.x).all()):
+        if not (torch.isfinite(self.x.sum()) or torch.isfinite(self.x).all()):
             raise DpflError(f"The data set {self.name!r} holds values that are not finite: remove or replace them.")
         _check_tokens(self)
         _fitting(self.name, self.task, self.y)
