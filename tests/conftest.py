@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -37,6 +38,11 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: collections of garbage need not look through them."""
+    gc.freeze()
 
 
 @cache
