@@ -18,7 +18,10 @@ SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
 FIXED = tuple(f"tau = {tau}" for tau in (1, 2, 3, 5, 10))
 TABLES = ("ali-2", "ali-3", "ali-4")
+WIDE = {"ali-2-wide": 158, "ali-3-wide": 317}
+"""Tables of the authors' network that were run, and their rounds."""
 WENT = ("ali-2-wide", "ali-3-wide", "als-2", "als-3")
+ADAPTIVE = {"ALI-DPFL": "ALI-DPFL, sound", "ALI-DPFL, published": "ALI-DPFL, published"}
 LOOKED_AT = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 """Rounds whose tau is shown."""
 
@@ -33,13 +36,16 @@ def main(folder: str) -> None:
     for name in TABLES:
         for line in against_all(made[name], known[name]):
             print(line)
-    for title, names in (("`cnn`", TABLES), ("`cnn-wide`", tuple(f"{name}-wide" for name in TABLES))):
-        print(f"\n## ALI-DPFL against fixed tau where rounds are short, {title}: differences over the same seeds\n")
-        print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
-        print("|---" * (3 + len(FIXED)) + "|")
-        for name in names:
-            for line in against_fixed(collect(known[name], SEEDS, Kept(Path(folder)))):
-                print(line)
+    print("\n## ALI-DPFL against fixed tau where rounds are short, `cnn`: differences over the same seeds\n")
+    print("| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED) + " |")
+    print("|---" * (3 + len(FIXED)) + "|")
+    for name in TABLES:
+        for line in against_fixed(made[name]):
+            print(line)
+    print("\n## The authors' network\n")
+    short = short_rounds({name: collect(known[name], SEEDS, Kept(Path(folder))) for name in WIDE})
+    for line in (*levels(short), "", *apart(short)):
+        print(line)
     for name in WENT:
         for line in as_it_went(known[name], collect(known[name], SEEDS, Kept(Path(folder)))):
             print(line)
@@ -55,8 +61,11 @@ def columns(made: list[Made]) -> Iterator[tuple[str, str, dict[str, Made]]]:
 
 def against_all(made: list[Made], table: Table) -> Iterator[str]:
     for group, column, rows in columns(made):
-        theirs = {row: one for row, one in rows.items() if not row.startswith("auto") and one.values}
-        if SAME not in rows or not theirs:
+        if SAME not in rows:
+            continue
+        unit = rows[SAME].outcomes[0].unit
+        theirs = {row: one for row, one in rows.items() if not row.startswith("auto") and one.outcomes[0].unit == unit}
+        if not theirs:
             continue
         first = {row: one.values[0] for row, one in theirs.items()}
         best = max(first, key=lambda row: first[row])
@@ -66,9 +75,9 @@ def against_all(made: list[Made], table: Table) -> Iterator[str]:
         ours = f"{rows[SAME].text()} (eps {rows[SAME].outcomes[0].proven:.3f})"
         whole = rows[WHOLE].text() if WHOLE in rows else ""
         rounds = rows[SAME].cell.work.content["budget"]["rounds"]
-        beside = f"{printed[top]:g} ({top}); ALI {printed['ALI-DPFL']:g}"
+        best_printed = f"{printed[top]:g} ({top}); ALI {printed['ALI-DPFL']:g}"
         ahead = difference(rows[SAME], theirs[best])
-        yield f"| {group} | {rounds} | {column} | {first[best]:.2f} ({best}) | {ours} | {ahead} | {whole} | {beside} |"
+        yield f"| {group} | {rounds} | {column} | {first[best]:.2f} ({best}) | {ours} | {ahead} | {whole} | {best_printed} |"
 
 
 def against_fixed(made: list[Made]) -> Iterator[str]:
@@ -79,6 +88,42 @@ def against_fixed(made: list[Made]) -> Iterator[str]:
             if ours in rows and any(tau in rows for tau in FIXED):
                 apart = [difference(rows[ours], rows[tau]) if tau in rows else "" for tau in FIXED]
                 yield f"| {group} | {column} | {ours} | " + " | ".join(apart) + " |"
+
+
+Short = dict[tuple[str, str, str], dict[str, Made]]
+"""By data, rounds, and what R_s is of R_c, where that is less: the rows of a column."""
+
+
+def short_rounds(made: dict[str, list[Made]]) -> Short:
+    found = {
+        (group, str(WIDE[name]), column.removeprefix("R_s = ")): rows
+        for name in made
+        for group, column, rows in columns(made[name])
+        if "R_c /" in column
+    }
+    return dict(sorted(found.items(), key=lambda item: item[0][0] != "MNIST"))
+
+
+def levels(short: Short) -> Iterator[str]:
+    yield "| `cnn-wide` | " + " | ".join(f"{group}, {rounds} rounds, {column}" for group, rounds, column in short) + " |"
+    yield "|---" * (1 + len(short)) + "|"
+    for row in (*FIXED[:4], *ADAPTIVE):
+        found = [rows.get(row) for rows in short.values()]
+        yield f"| {ADAPTIVE.get(row, row)} | " + " | ".join(one.text() + beside(one) if one else "" for one in found) + " |"
+
+
+def apart(short: Short) -> Iterator[str]:
+    yield "| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED[:4]) + " |"
+    yield "|---" * 7 + "|"
+    for (group, rounds, column), rows in short.items():
+        for row in ADAPTIVE:
+            if row in rows:
+                found = [difference(rows[row], rows[tau]) if tau in rows else "" for tau in FIXED[:4]]
+                yield f"| {group} | {rounds} rounds, {column} | {ADAPTIVE[row]} | " + " | ".join(found) + " |"
+
+
+def beside(one: Made) -> str:
+    return "" if one.cell.printed is None else f" [{one.cell.printed:g}]"
 
 
 def difference(one: Made, other: Made) -> str:
@@ -96,9 +141,9 @@ def as_it_went(table: Table, made: list[Made]) -> Iterator[str]:
         yield f"| {' | '.join(heads)} | tau of rounds {', '.join(map(str, LOOKED_AT))} |"
         yield "|---" * 7 + "|"
         for row, one in rows.items():
-            first, printed = one.outcomes[0], "" if one.cell.printed is None else f" [{one.cell.printed:g}]"
+            first = one.outcomes[0]
             yield (
-                f"| {row} | {one.text()}{printed} | {len(one.seeds)} | {first.steps} | {first.rounds} | "
+                f"| {row} | {one.text()}{beside(one)} | {len(one.seeds)} | {first.steps} | {first.rounds} | "
                 f"{shown_epsilon(one.proven)} | {taus(first)} |"
             )
 
