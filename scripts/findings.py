@@ -44,7 +44,7 @@ def main(folder: str) -> None:
             print(line)
     print("\n## The authors' network\n")
     short = short_rounds({name: collect(known[name], SEEDS, Kept(Path(folder))) for name in WIDE})
-    for line in (*levels(short), "", *apart(short)):
+    for line in (*levels(short), "", *differences(short)):
         print(line)
     for name in WENT:
         for line in as_it_went(known[name], collect(known[name], SEEDS, Kept(Path(folder)))):
@@ -112,7 +112,7 @@ def levels(short: Short) -> Iterator[str]:
         yield f"| {ADAPTIVE.get(row, row)} | " + " | ".join(one.text() + beside(one) if one else "" for one in found) + " |"
 
 
-def apart(short: Short) -> Iterator[str]:
+def differences(short: Short) -> Iterator[str]:
     yield "| data | column | | " + " | ".join(f"against {tau}" for tau in FIXED[:4]) + " |"
     yield "|---" * 7 + "|"
     for (group, rounds, column), rows in short.items():

@@ -34,7 +34,7 @@ def test_the_page_has_auto_and_adaptive_tau_against_the_others(made: dict[str, l
 
 def test_the_page_has_the_authors_network(made: dict[str, list[Made]]) -> None:
     short = findings.short_rounds({name: made[name] for name in findings.WIDE})
-    for table in (findings.levels(short), findings.apart(short)):
+    for table in (findings.levels(short), findings.differences(short)):
         lines = list(table)
         start = LINES.index(lines[0])
         assert LINES[start : start + len(lines) + 1] == [*lines, ""]
