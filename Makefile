@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # Tests start processes by the hundred, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chromium screenshots docs notebooks soak demo test check tests coverage bench hf peers truth badinputs reference clean
+.PHONY: chromium screenshots docs notebooks soak demo test check tests coverage bench hf peers amplified-peers truth badinputs mutants reference clean
 
 demo: $(VENV)/.installed  ## install, then train on the embedded images
 	$(BIN)/dpfl run
@@ -41,6 +41,9 @@ bench: .venv-bench/.installed  ## speed against peers: ARGS="--quick" or ARGS="-
 peers: .venv-peers/.installed  ## the games of an audit on what others ship: the table of docs/peers.md
 	.venv-peers/bin/python -W ignore examples/audit_peers.py $(ARGS)
 
+amplified-peers: .venv-peers/.installed  ## the amplification game on Opacus and jax-privacy: a table of docs/peers.md
+	.venv-peers/bin/python -W ignore examples/amplify_peers.py $(ARGS)
+
 .venv-peers/.installed: requirements-dev.txt requirements.txt examples/peers.txt pyproject.toml
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
@@ -53,6 +56,9 @@ truth: $(VENV)/.installed  ## audit every system and write docs/truth.md
 
 badinputs: $(VENV)/.installed  ## what nobody should type, typed: no traceback, no debit without a release
 	$(BIN)/python scripts/bad_inputs.py $(ARGS)
+
+mutants: $(VENV)/.installed-dev  ## small faults in what guarantees rest on, some 5,000: does the nearest test notice? hours; ARGS="--sample 120"
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 soak: $(VENV)/.installed-dev  ## twenty random kills in a federation of real processes; every release must be in a ledger
 	$(BIN)/python scripts/soak.py $(ARGS)

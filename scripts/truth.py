@@ -78,7 +78,7 @@ ABOUT = """
 | leaks | real rounds on neighbouring data, coupled so that all noisy values are equal; everything else that is seen is compared bit for bit | a value that differs: no epsilon holds |
 | books | real rounds with ledgers; what left against what was debited, whether two releases share their noise, and whether a round that is made again after a crash is the same to the last bit, or paid again | in order, or *broken* |
 | noise | blank data, so that releases of 65,536 numbers are noise and nothing else, half the replies of a round lost: is it as much as is stated, and does any of it come again, at any shift, within a release or in another round, client or run | in order, or *broken* |
-| masks | the protocol of secure sums by real members, all numbers 0: what they send over two rounds, the seeds that they open, the sum with one of them missing, and a server that shows fewer survivors than are needed | in order, or *broken* |
+| masks | the protocol of secure sums by real members, all numbers 0: what they send over two rounds, the seeds that they open and how many shares give one, the sum with one of them missing, and a server that shows fewer survivors than are needed | in order, or *broken* |
 | batches | batches read off updates without noise, cohorts as a prepared run orders them: sizes, how often each comes, who comes twice running or in several steps of a round, against independent draws; and whether a seed, or the system, changes them | in order, or *broken* |
 | movement | next to no noise: how far one unit moves what is released, by known extremes and a search over data, for each client in turn where a server weighs them | in order, or *broken* |
 | whole run | a canary sample in or out of a real client for some rounds, a score a step, all that the server sees | bound: Clopper-Pearson over runs |
@@ -119,6 +119,7 @@ Each is put into the code by a test (`tests/audit/test_sabotage.py`), and turns 
 | leave weights uncapped, so that a client counts several times | `movement` |
 | clip uploads at twice the level (uploads, and the sum of a round), so that they move twice as far as stated | `movement` |
 | drop the clip of the steps before a noisy upload | `movement` |
+| let the last bit follow the batch: a row's float32 values depend on how many rows there are, and the weights amplify that | `amplification` |
 | halve the noise that is secure | `noise` |
 | repeat the noise within a release (its second half has that of the first); repeat the noise every few numbers | `noise` |
 | repeat the noise in every step of a round; repeat the noise for another client, shifted; repeat the noise whatever the seed; reuse a noise key | `noise` |
@@ -143,6 +144,8 @@ Under secure aggregation (`tests/audit/test_sabotage_sums.py`):
 | reuse a noise key, in another round | `noise` |
 | let all clients have one coin, where they draw themselves | `batches` |
 | reuse the masks of pairs, or reuse all masks, in another round | `masks` |
+| mask by a seed of zeros | `masks` |
+| open a seed by one share fewer | `masks` |
 | leave a number unmasked | `masks` |
 | open below the least number of survivors | `masks` |
 | leave the masks of the missing in the sum | `masks` |

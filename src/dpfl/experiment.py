@@ -107,6 +107,7 @@ class PrivacySection(Section):
     ledger: str | None = None
     entropy: str = "keyed"
     noise: str | None = None
+    arithmetic: str = "exact"
     aggregation: str = "plain"
     survivors: int | None = Field(default=None, ge=1, le=100)
     colluders: int | None = Field(default=None, ge=0, le=100)
@@ -243,6 +244,7 @@ class Experiment(Section):
             ledger=self.privacy.ledger,
             entropy=self.privacy.entropy,
             noise=self.privacy.noise,
+            arithmetic=self.privacy.arithmetic,
             aggregation=self.privacy.aggregation,
             survivors=self.privacy.survivors,
             colluders=self.privacy.colluders,

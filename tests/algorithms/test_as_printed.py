@@ -141,7 +141,7 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """m = 8: levels of 1, 4, 2 and 1 coefficients, weights 8, 2, 4, 8, so |W H| <= sqrt(64 + 4 + 16 + 64) C."""
     clip = HaarLevels(0.5).fitted([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
-    levels = torch.split(whole(8).transform(clip.clipped(rows)), [1, 4, 2, 1], dim=1)
+    levels = torch.split(whole(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
     before = torch.split(whole(8).transform(rows), [1, 4, 2, 1], dim=1)
     for level, was in zip(levels, before, strict=True):
         norms = level.norm(dim=1)

@@ -1,7 +1,8 @@
 """Where clipped FedAvg comes to rest (clipping paper, problem (8) and Claim 2.1), by the library's own parts.
 
-Our clip stays a relative 1e-5 below its level (`MARGIN`, against float32 rounding), and so the point of rest moves by as much
-as it would for a level of c (1 - 1e-5). That shift is computed and allowed for; everything else must agree to 1e-6.
+Our clip stays a relative 3e-5 below its level (its margin, and a norm that is an upper bound), and so the point of rest
+moves by as much as it would for a level of c (1 - 3e-5). That shift is computed and allowed for; everything else must agree
+to 1e-6.
 """
 
 from collections.abc import Sequence
@@ -13,11 +14,14 @@ from torch import Tensor
 from dpfl.node.optimisers import SGD
 from dpfl.node.task import Reply
 from dpfl.privacy import Flat, NoClip
-from dpfl.privacy.clip import MARGIN, Clip, Model, clip_vector
+from dpfl.privacy.clip import MARGIN as ROUNDING
+from dpfl.privacy.clip import Clip, Model, clip_vector
+from dpfl.privacy.rounding import SQUARES
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform
 
+MARGIN = 1 - (1 - ROUNDING) / SQUARES**0.5
 MINIMISERS, CURVATURES = (4.0, 0.5, -1 / 6), (1.0, 4.0, 36.0)
 
 
@@ -81,7 +85,7 @@ def test_fedavg_and_clipped_fedavg_come_to_rest_where_the_paper_says(steps: int,
     found = rest(NoClip() if clip is None else Flat(clip), MINIMISERS, CURVATURES, steps, 0.01)
     level = 1e9 if clip is None else clip
     shift = abs(root(steps, level) - root(steps, level * (1 - MARGIN)))
-    assert shift < 2e-5
+    assert shift < 4e-5
     assert root(steps, level) == pytest.approx(PRINTED[steps, clip], abs=1e-9)
     assert found == pytest.approx(root(steps, level * (1 - MARGIN)), abs=1e-6)
     assert found == pytest.approx(PRINTED[steps, clip], abs=1e-6 + shift)

@@ -1,13 +1,15 @@
 """The audit as a whole: verdicts, and what becomes of systems that cannot be played."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav, fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import Finding, Report, audit
+from dpfl.audit.games import GAMES
 from dpfl.audit.report import verdict
 from dpfl.errors import DpflError
+from dpfl.node.optimisers import SGD, Step
 from dpfl.privacy import FixedSize
 
 
@@ -52,9 +54,71 @@ def test_the_bounds_of_an_audit_share_what_may_go_wrong() -> None:
 
 
 def test_a_game_that_cannot_be_played_says_why() -> None:
-    found = audit(dp_fedavg(noise_multiplier=1.0), games=["whole run", "one run", "survey"]).findings
-    assert {finding.verdict for finding in found} == {"not testable"}
-    assert all(finding.detail for finding in found)
+    report = audit(dp_fedavg(noise_multiplier=1.0), games=["whole run", "one run", "survey"])
+    assert {finding.verdict for finding in report.findings} == {"does not apply"}
+    assert all(finding.detail for finding in report.findings)
+    assert report.verdict == "not enough was tested"
+
+
+@dataclass(frozen=True)
+class Elsewhere(SGD):
+    """A part of somebody's own that no game can use here."""
+
+    def start(self) -> Step:
+        raise DpflError("This optimiser needs a machine that is not here.")
+
+
+def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
+    """Fault: four games of fourteen were enough for "consistent"."""
+    plain = fedavg_dp(noise_multiplier=1.0)
+    report = audit(replace(plain, local=replace(plain.local, optimiser=Elsewhere(0.1))), trials=100, runs=100, canaries=100)
+    assert report.finding("one release").verdict == "consistent"
+    assert report.verdict == "not enough was tested"
+    told = report.to_dict()
+    assert set(told["played"]) == {"one release", "noise", "batches", "movement", "amplification"}
+    assert {"leaks", "books", "whole run", "one run"} <= set(told["not_testable"])
+    assert set(told["does_not_apply"]) == {"survey", "slope", "masks", "canary clients"}
+    assert "books" in told["why"]
+
+
+def found_in(word: str, *games: str) -> list[Finding]:
+    return [Finding(game, "", None, None, 0.5 if word == "consistent" else None, None, word, "how") for game in games]
+
+
+CORE = ("one release", "books", "noise", "movement")
+
+
+@pytest.mark.parametrize(
+    ("findings", "word"),
+    [
+        (found_in("consistent", *CORE), "consistent"),
+        (found_in("consistent", *CORE) + found_in("not testable", "leaks", "batches", "whole run"), "consistent"),
+        (found_in("consistent", *CORE) + found_in("not testable", "leaks", "a", "b", "c"), "not enough was tested"),
+        (found_in("consistent", *CORE) + found_in("does not apply", "leaks", "a", "b", "c"), "consistent"),
+        (found_in("consistent", *CORE[1:], "leaks", "a") + found_in("not testable", CORE[0]), "not enough was tested"),
+        (found_in("consistent", "leaks"), "consistent"),
+        (found_in("consistent", "leaks") + found_in("not testable", "membership", "inversion", "canary clients"), "consistent"),
+        (found_in("not testable", "leaks"), "not enough was tested"),
+        (found_in("does not apply", "masks"), "not enough was tested"),
+        (found_in("estimate", "membership"), "estimate"),
+        (found_in("estimate", "membership") + found_in("not testable", "leaks"), "not enough was tested"),
+        (found_in("not testable", "membership"), "not enough was tested"),
+        (found_in("broken", "leaks") + found_in("not testable", *CORE), "broken"),
+        (found_in("refuted", "leaks") + found_in("not testable", *CORE), "refuted"),
+    ],
+)
+def test_a_verdict_needs_enough_games(findings: list[Finding], word: str) -> None:
+    """Those that every noisy system has, and more than half of those that apply to it; a fault needs no company."""
+    assert Report("x", "sound", "sample", 1e-5, 0.95, 1.0, findings).verdict == word
+
+
+def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:
+    report = audit(dp_fedavg(noise_multiplier=1.0), trials=200, games=["one release", "survey"])
+    told = report.to_dict()
+    assert (told["verdict"], told["played"], told["does_not_apply"]) == ("consistent", ["one release"], ["survey"])
+    assert "books" in told["not_asked_for"]
+    assert set(GAMES) == {"one release", "survey", *told["not_asked_for"]}
+    assert "played: one release" in report.coverage
 
 
 def test_cohorts_of_a_fixed_size_are_audited_for_one_client_replaced() -> None:

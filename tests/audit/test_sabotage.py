@@ -12,6 +12,7 @@ import torch
 
 from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import audit
+from dpfl.gradients.clipped import ClippedGradients
 from dpfl.node import node
 from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy, clip
 from dpfl.privacy.events import Event
@@ -45,6 +46,16 @@ def reuse_a_noise_key(monkeypatch: pytest.MonkeyPatch) -> None:
         return honest(Keyed(self.seed), purpose, 0, client)
 
     monkeypatch.setattr(Keyed, "generator", same)
+
+
+def let_the_last_bit_follow_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of a batch of even size are larger by their last bit, as if other kernels had added them up."""
+    honest = ClippedGradients.__call__
+
+    def other(self: ClippedGradients, x: torch.Tensor, *rest: Any) -> Any:
+        return honest(self, x if len(x) % 2 else x.nextafter(torch.full_like(x, torch.inf)), *rest)
+
+    monkeypatch.setattr(ClippedGradients, "__call__", other)
 
 
 def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,6 +334,8 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (draw_cohorts_from_a_known_seed, COHORTS, "batches"),
     (prepare_a_system_run_with_a_known_seed, COHORTS, "batches"),
     (count_the_shares_of_lost_replies, SHARED, "noise"),
+    (let_the_last_bit_follow_the_batch, SAMPLES, "amplification"),
+    (let_the_last_bit_follow_the_batch, PERSONS, "amplification"),
     (account_rows_for_persons, PERSONS, "movement"),
     (account_rows_for_persons, auto().protecting("person"), "survey"),
 ]

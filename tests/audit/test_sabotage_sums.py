@@ -22,6 +22,8 @@ from tests.audit.test_sabotage import Sabotage, drop_the_clip, forget_a_debit, h
 from tests.secagg.test_sabotage import (
     leave_a_number_unmasked,
     leave_the_masks_of_the_missing,
+    mask_by_a_seed_of_zeros,
+    open_a_seed_by_one_share_fewer,
     reuse_all_masks,
     reuse_the_masks_of_pairs,
 )
@@ -115,6 +117,8 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (let_all_clients_have_one_coin, DRAWN, "batches"),
     (reuse_the_masks_of_pairs, STEPS, "masks"),
     (reuse_all_masks, STEPS, "masks"),
+    (mask_by_a_seed_of_zeros, STEPS, "masks"),
+    (open_a_seed_by_one_share_fewer, STEPS, "masks"),
     (leave_a_number_unmasked, STEPS, "masks"),
     (open_below_the_least, STEPS, "masks"),
     (leave_the_masks_of_the_missing, STEPS, "masks"),

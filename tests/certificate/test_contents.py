@@ -8,7 +8,9 @@ import shutil
 import pytest
 
 from dpfl.certificate import Certificate, certify, headline
-from dpfl.certificate.contents import number, shown
+from dpfl.certificate.contents import shown
+from dpfl.certificate.figures import number
+from dpfl.certificate.page import page
 from dpfl.errors import DpflError
 from dpfl.keys import load_public, public_file
 from dpfl.privacy import Poisson, accountant
@@ -110,6 +112,11 @@ def test_the_audit_is_what_the_run_reports_and_no_more_than_its_verdict(run_of, 
         "claimed": 1.0, "proven": 2.0, "measured": 0.5, "verdict": "holds",
     }  # fmt: skip
     assert "more" not in told
+    assert "played" not in told
+    (folder / "audit.json").write_text(json.dumps(audit | {"played": ["books", "noise"]}))
+    certificate = made(folder, key)
+    assert certificate.reported.audit["played"] == ["books", "noise"]
+    assert "holds in books, noise" in page(certificate, "00")
     (folder / "audit.json").write_text(json.dumps(audit | {"game": "membership of the run", "scope": "the run"}))
     private = made(folder, key).reported.audit
     assert private is not None

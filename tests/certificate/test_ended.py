@@ -131,6 +131,9 @@ def test_a_client_with_a_large_epsilon_cannot_be_left_out(run_of, key):
     with pytest.raises(DpflError, match=r"statement\.json says per_client"):
         certify(folder, key)
     edited(folder, "statement.json", lambda told: told["per_client"].update({name: 0.1}))
+    with pytest.raises(DpflError, match=r"statement\.json says per_client"):
+        certify(folder, key)
+    (folder / "statement.json").write_text(json.dumps(left_out))
     certificate = Certificate.model_validate(certify(folder, key)["certificate"])
     assert len(certificate.accounts) == 4
     assert float(certificate.guarantee.proven) > 30

@@ -139,7 +139,8 @@ def test_anything_else_is_under_the_signature(certified, field):
         body[field] = "2020-01-01" if field == "issued" else {**body[field], next(iter(body[field])): "other"}
 
     findings = verify(alter(certified(), change)).findings
-    assert findings == ["The signature does not fit the certificate: something in it was changed after it was signed."]
+    assert findings[0] == "The signature does not fit the certificate: something in it was changed after it was signed."
+    assert len(findings) == (2 if field in ("issued", "certified_by") else 1)
 
 
 def test_an_altered_model_file_is_named(certified):
@@ -317,5 +318,6 @@ def test_a_statement_that_changed_since_is_named(certified):
     file = certified()
     path = file.parent / "statement.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"adversary": "nobody"}))
-    (finding,) = verify(file).findings
-    assert "statement.json says adversary 'nobody'" in finding
+    derived, digest = verify(file).findings
+    assert "statement.json says adversary 'nobody'" in derived
+    assert digest.startswith("statement.json is ")

@@ -63,7 +63,16 @@ def test_people_get_a_table_and_a_sentence() -> None:
     printed = ask("ali-dpfl", "--variant", "published", "--game", "leaks", "--game", "canary clients", *QUICK)
     assert "no epsilon holds" in printed
     assert "tau (round 2)" in printed
-    assert "canary clients: not testable" in printed
+    assert "canary clients: does not apply" in printed
+    assert "played: leaks" in printed.replace("\n", " ")
+    assert "not asked for: one release" in printed.replace("\n", " ")
+
+
+def test_too_little_is_exit_code_1() -> None:
+    printed = ask("dp-fedavg", "--game", "masks", "--game", "whole run", *QUICK, code=1)
+    assert "not enough was tested" in printed
+    found = json.loads(ask("dp-fedavg", "--game", "masks", *QUICK, "--json", code=1))
+    assert (found["verdict"], found["played"], found["does_not_apply"]) == ("not enough was tested", [], ["masks"])
 
 
 def test_an_experiment_is_audited_with_the_noise_that_its_budget_plans(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_node_in_order_says_so_and_what_leaves(tmp_path: Path) -> None:
         told = json.loads(run("check", policy, "--json").output)
         node.service.close()
     parts = {part["part"]: part["words"] for part in told["parts"] if part["good"]}
-    assert set(parts) == {"key", "data", "ledger", "entropy", "clock", "disk", "server"}
+    assert set(parts) == {"key", "data", "memory", "ledger", "entropy", "clock", "disk", "server"}
     assert "60 samples of 1 x 28 x 28" in parts["data"]
     assert "1 debits; epsilon" in parts["ledger"]
     assert "for one sample (add/remove one), delta 1e-05, by rdp" in parts["ledger"]

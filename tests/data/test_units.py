@@ -55,4 +55,4 @@ def test_means_are_over_the_rows_of_each_person(sizes: list[int]) -> None:
     values = torch.randn(sum(sizes), 2, 3, generator=torch.Generator().manual_seed(1))
     found = torch.cat(list(Units.of(torch.arange(sum(sizes)), numbers).means(lambda rows: values[rows].flatten(1))))
     expected = torch.stack([values[numbers == person].flatten(1).mean(0) for person in range(len(sizes))])
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(found, expected.double(), atol=1e-6)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -20,8 +22,9 @@ from dpfl.flower.parent import named
 from dpfl.flower.processes import free_port, register
 from dpfl.keys import load_private
 from dpfl.node import letters
+from dpfl.privacy import Ledger
 from tests.flower.conftest import Federation, soon
-from tests.node.loopback import ask, join, new_node, work
+from tests.node.loopback import EVENT, ask, join, new_node, round_of, work
 
 pytestmark = pytest.mark.xdist_group("flower")
 
@@ -32,11 +35,24 @@ class Started:
         server = {"address": federation.link.address, "ca": str(federation.keys.authority), "watch": self.port}
         self.policy = new_node(folder, server=server)
         register(federation.link.address, federation.keys.authority, node_key(folder / "carrier.key"), "b")
-        before = set(federation.post.nodes())
-        command = [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
-        with (folder / "out").open("wb") as out:
-            self.process = subprocess.Popen(command, env={**os.environ, **named()}, stdout=out, stderr=out)
-        self.address = soon(lambda: set(federation.post.nodes()) - before).pop()
+        self.heads: list[object] = []
+        """What it signed."""
+        self.start()
+
+    def start(self) -> None:
+        before = set(self.federation.post.nodes())
+        with (self.folder / "out").open("wb") as out:
+            self.process = subprocess.Popen(self.command, env={**os.environ, **named()}, stdout=out, stderr=out)
+        self.address = soon(lambda: set(self.federation.post.nodes()) - before).pop()
+
+    def end(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+        soon(lambda: self.address not in self.federation.post.nodes())
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
 
     def __call__(self, letter: bytes) -> letters.Letter:
         answer = self.federation.asked(self.address, letter).letter
@@ -59,7 +75,10 @@ def node(federation: Federation, tmp_path_factory: pytest.TempPathFactory) -> It
 def test_a_node_answers_shows_and_ends(node: Started) -> None:
     assert node(ask("ping")).head["kind"] == "pong"
     assert node(join()).head["kind"] == "joined"
-    assert node(work()).head["kind"] == "reply"
+    shutil.copytree(node.folder, node.folder.parent / "backup", ignore=shutil.ignore_patterns("supernode", "*.lock"))
+    done = node(work()).head
+    assert done["kind"] == "reply"
+    node.heads.append(done["ledger_head"])
     assert node(ask("ping", to="somebody else")).head["kind"] == "refused"
     assert httpx.get(f"http://127.0.0.1:{node.port}/health").json()["healthy"]
     found = node.metrics()
@@ -79,6 +98,25 @@ def test_a_node_answers_shows_and_ends(node: Started) -> None:
     said = [json.loads(line)["event"] for line in (node.folder / "node.log").read_text().splitlines()]
     assert (said[0], said[-1]) == ("started", "stopped")
     assert "supernode started" in said
+
+
+def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_reconciled(node: Started) -> None:
+    """Over real processes: the release of the test before is not in the folder, and is in a head that the node signed."""
+    for path in (node.folder / "ledger", node.folder / "replies"):
+        shutil.rmtree(path)
+    shutil.copytree(node.folder.parent / "backup", node.folder, dirs_exist_ok=True)
+    node.start()
+    assert node(join(heads=node.heads)).head["reason"] == "rolled-back"
+    assert node(work(round_of(1))).head["reason"] == "rolled-back"
+    node.end()
+    refused = subprocess.run(node.command, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 2
+    assert "dpfl ledger reconcile" in refused.stderr
+    command = [sys.executable, "-m", "dpfl.cli", "ledger", "reconcile", str(node.policy)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "2 releases added, of 1 signed heads" in said
+    with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
+        assert ledger.spent() == {EVENT: 2}
 
 
 def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel, from_module
 from dpfl.models.columns import on_columns
+from dpfl.privacy.rounding import COVER
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip
 
 
@@ -178,7 +179,9 @@ def test_norms_are_not_below_the_truth_where_squares_are_too_small_for_float32(s
         truth = one.double().norm() * other.double().norm()
         assert products.outer(one, other).squares.double().sqrt() >= truth * (1 - 1e-5)
     usual = torch.randn(3, 784, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(products.outer(usual, usual).squares, usual.square().sum(1) ** 2), "and no more where they are usual"
+    above = products.outer(usual, usual).squares / usual.double().square().sum(1) ** 2 - 1
+    assert (above > 0).all()
+    assert (above < 1e-4).all(), "and little more where they are usual"
 
 
 @settings(max_examples=60, deadline=None)
@@ -205,10 +208,14 @@ def test_norms_are_not_below_the_truth_where_outer_products_cancel(
     truth = exact_norms(x, g)
     # What a float32 sum of these products can be off by, whatever the norm is.
     rounding = 4e-7 * (x.double().norm(dim=2) * g.double().norm(dim=2)).sum(1)
-    ghost = advantage > 0
-    slack = 0 if ghost else rounding
-    assert (found.squares.double().sqrt() >= truth * (1 - 1e-5) - slack).all()
-    assert (found.squares.double().sqrt() <= truth * (1 + 1e-5) + rounding).all()
+    measured = found.squares.sqrt()
+    if advantage:
+        assert (measured >= truth).all()
+        assert (measured <= truth * (1 + 1e-5) + 1.1 * COVER * rounding / 4e-7).all()
+        return
+    rows = found.rows(slice(0, 5)).double().norm(dim=1)
+    assert (measured >= rows).all(), "of the numbers that are summed"
+    assert (measured <= truth * (1 + 1e-4) + rounding).all()
 
 
 def test_float32_gram_matrices_would_fail_here() -> None:
@@ -220,7 +227,7 @@ def test_float32_gram_matrices_would_fail_here() -> None:
     lengths = (x.double().norm(dim=2) * g.double().norm(dim=2)).sum(1)
     above = products.sum_of_outer(x, g).squares.double().sqrt() - exact_norms(x, g)
     assert (above > 0).all(), "a norm covers what rounding adds to it"
-    assert (above < 1e-5 * exact_norms(x, g) + 4e-7 * lengths).all()
+    assert (above < 1e-5 * exact_norms(x, g) + 1.01 * COVER * lengths).all()
 
 
 def test_words_whose_gradients_cancel() -> None:
@@ -232,13 +239,14 @@ def test_words_whose_gradients_cancel() -> None:
     truth = torch.cat([g[:, 0].double() + g[:, 1].double(), g[:, 2].double()], dim=1).norm(dim=1)
     above = embedding(module, words, g)["weight"].squares.double().sqrt() - truth
     assert (above > 0).all(), "a norm covers what rounding adds to it"
-    assert (above < 1e-5 * truth + 4e-7 * g.double().norm(dim=2).sum(1)).all()
+    assert (above < 1e-5 * truth + 1.01 * COVER * g.double().norm(dim=2).sum(1)).all()
 
 
 def test_norms_of_many_numbers_are_not_low() -> None:
     rows = torch.randn(2, 4_000_000)
-    found = products.written_out(rows).squares.sqrt()
-    assert torch.allclose(found.double(), rows.double().norm(dim=1), rtol=1e-6)
+    above = products.written_out(rows).squares.sqrt() / rows.double().norm(dim=1) - 1
+    assert (above > 0).all()
+    assert (above < 2e-5).all()
 
 
 def test_rows_come_in_chunks_that_bound_memory(monkeypatch: pytest.MonkeyPatch) -> None:

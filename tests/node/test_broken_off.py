@@ -28,6 +28,7 @@ def die(*_: Any, **__: Any) -> None:
 def _serve(policy: Path, where: str, letter: bytes) -> None:
     """In a process of its own, which ends itself at a place of an order."""
     service = Service.open(policy)
+    service.answer(join())
     if where == "begun":
         begin = service._orders.begin
         service._orders.begin = lambda order: (begin(order), die())  # type: ignore[method-assign,assignment,func-returns-value]
@@ -63,6 +64,7 @@ def test_a_node_that_is_killed_has_counted_every_release_and_sends_a_kept_reply_
     kept = list((node.folder / "replies").glob("*.letter"))
     assert len(kept) == (where == "kept")
     again = Asked.open(policy)
+    again(join())
     before = kept[0].read_bytes() if kept else b""
     answer = again.service.answer(letter)
     assert not kept or answer == before
@@ -83,6 +85,7 @@ def test_with_keyed_randomness_the_same_order_is_the_same_release(tmp_path: Path
     node.service.close()
     killed(policy, "debited", letter)
     again = Asked.open(policy)
+    again(join())
     assert again(letter).head["kind"] == "reply"
     assert again.spent() == {EVENT: STEPS}
     again.service.close()
@@ -96,6 +99,7 @@ def test_an_order_that_breaks_off_every_time_is_given_up(tmp_path: Path) -> None
     for _ in range(3):
         killed(policy, "debited", letter)
     again = Asked.open(policy)
+    again(join())
     assert again.refused(letter) == "too-many-attempts"
     assert again.spent() == {EVENT: 3 * STEPS}
     assert again(work(round_of(1))).head["kind"] == "reply"
@@ -155,6 +159,7 @@ def test_a_node_does_not_start_on_a_ledger_from_before_or_on_none(tmp_path: Path
     path = ledger_path(worked.folder / "ledger", "b")
     copy = path.read_bytes()
     again = Asked.open(worked.folder / "policy.toml")
+    again(join())
     again(work(round_of(3)))
     again.service.close()
     path.write_bytes(copy)

@@ -559,3 +559,24 @@ def test_a_model_whose_bits_differ_has_another_digest_though_its_numbers_are_equ
     assert node._model_digest(zeros) != node._model_digest(-zeros)
     assert node._model_digest(zeros) == node._model_digest(zeros.clone())
     node.close()
+
+
+@pytest.mark.parametrize("width", [13, 200])
+def test_what_a_sample_counts_with_in_a_metric_is_the_same_in_every_batch(tmp_path: Path, width: int) -> None:
+    """With weights of 1e9, where the last bit of a score decides the answer."""
+    node = Node(site(tmp_path, network(width)))
+    node.model.load(node.model.read() * 1e9)
+    x, y = node.site.x, node.site.y
+    whole = node._counted(x, y, 4.0)
+    for part in (slice(0, 1), slice(3, 6), slice(7, 48)):
+        assert torch.equal(node._counted(x[part], y[part], 4.0), whole[part])
+    node.close()
+
+
+def test_a_node_says_how_units_were_computed(tmp_path: Path) -> None:
+    for arithmetic in ("exact", "fast"):
+        node = Node(site(tmp_path / arithmetic, arithmetic=arithmetic))
+        assert node.arithmetic == ""
+        node.work(PRIVATE, start())
+        assert node.arithmetic.startswith(arithmetic)
+        node.close()

@@ -98,6 +98,8 @@ def test_a_node_that_was_started_again_has_no_keys_until_the_next_set_up(begun) 
     assert together.spent("b") == {EVENT: 1}
     again = together.set_up(order="again")
     assert again != session
+    assert node.refused(together.work(again, task("b"))) == "join-again"
+    assert said(node(together.join("b"))) == "joined"
     assert together.masked(again, "b").sender == "b"
     assert together.spent("b") == {EVENT: 2}
     assert node.refused(together.work(session, task("b", 1))) == "no-keys"

@@ -105,7 +105,7 @@ def test_clipping_keeps_the_direction_and_the_original():
     assert not inside
     assert torch.equal(vector, kept)
     assert float(torch.nn.functional.cosine_similarity(clipped, vector, dim=0)) == pytest.approx(1, abs=1e-6)
-    assert exact_norm(clipped) == pytest.approx(1.0, abs=2e-5)
+    assert exact_norm(clipped) == pytest.approx(1.0, abs=4e-5)
 
 
 def test_clipping_by_layer_bounds_each_layer_by_its_share():
@@ -113,7 +113,7 @@ def test_clipping_by_layer_bounds_each_layer_by_its_share():
     vector[:15], vector[33:] = 100.0, 0.001
     clipped, inside = clip_vector(vector, PerLayer(1.0), NAMES, OFFSETS)
     assert not inside
-    assert exact_norm(clipped[:15]) == pytest.approx(1 / math.sqrt(2), abs=2e-5)
+    assert exact_norm(clipped[:15]) == pytest.approx(1 / math.sqrt(2), abs=4e-5)
     assert torch.equal(clipped[15:], vector[15:])
 
 
@@ -127,8 +127,8 @@ def test_layers_are_found_by_their_names():
 def test_group_norms_are_the_norms_of_the_parts():
     vector = vectors(2, 1.0, False)
     whole = group_norms(vector, ((0, 1), (2, 3)), OFFSETS)
-    assert whole.tolist() == pytest.approx([exact_norm(vector[:15]), exact_norm(vector[15:])], rel=1e-6)
-    assert float(group_norms(vector, ((0, 1, 2, 3),), OFFSETS)) == pytest.approx(exact_norm(vector), rel=1e-6)
+    assert whole.tolist() == pytest.approx([exact_norm(vector[:15]), exact_norm(vector[15:])], rel=2e-5)
+    assert float(group_norms(vector, ((0, 1, 2, 3),), OFFSETS)) == pytest.approx(exact_norm(vector), rel=2e-5)
 
 
 def test_no_clip_bounds_nothing_and_says_so():

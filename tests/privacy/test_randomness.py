@@ -108,3 +108,23 @@ def test_keys_do_not_listen_to_global_seeds_nor_disturb_them():
 def test_each_kind_says_whether_it_can_be_repeated():
     assert Keyed(0).repeatable
     assert not SystemEntropy().repeatable
+
+
+def entropy(generators) -> np.ndarray:
+    """The bits of the keys that generators were made of, a row each: 256 at most."""
+    keys = [int(generator.bit_generator.seed_seq.entropy) for generator in generators]
+    return np.array([[key >> place & 1 for place in range(256)] for key in keys])
+
+
+def test_the_operating_system_gives_256_bits_for_every_generator():
+    """Fault: with 32 bits no draw repeats in a test of hundreds, and whoever sees noise tries all keys in minutes."""
+    bits = entropy(SystemEntropy().generator("sample noise", 1, 2) for _ in range(200))
+    often = bits.mean(axis=0)
+    assert often.min() > 0.2, "every bit is as often 0 as 1, to some 8 deviations"
+    assert often.max() < 0.8
+
+
+def test_a_key_has_128_bits_that_all_change():
+    often = entropy(Keyed(seed).generator("sample noise", 1, 2) for seed in range(200)).mean(axis=0)
+    assert often[:128].min() > 0.2
+    assert often[:128].max() < 0.8

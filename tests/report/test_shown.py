@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 import dpfl
 from dpfl.data import Federation
@@ -130,7 +131,9 @@ def test_runs_of_one_system_are_compared_over_their_seeds(results: list[dpfl.Res
     first, second = compared.to_arrow().to_pylist()
     accuracies = [result.accuracy for result in results[:2]]
     assert first["mean"] == pytest.approx(sum(accuracies) / 2)
-    assert first["low"] < min(accuracies) <= max(accuracies) < first["high"]
+    half = stats.t.ppf(0.975, df=1) * abs(accuracies[0] - accuracies[1]) / 2  # s / sqrt(2) of two values is half their distance
+    assert (first["high"] - first["low"]) / 2 == pytest.approx(half, abs=1e-9)
+    assert (first["high"] + first["low"]) / 2 == pytest.approx(first["mean"])
     assert second["low"] is None
     assert first["proven"] == pytest.approx(max(result.privacy.proven for result in results[:2]), abs=1e-5)
     shown = words(compared)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from dpfl import keys
 from dpfl.certificate import certify, verify
+from dpfl.cli.app import app
+from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.keys import new_key, raw
+from dpfl.node.letters import Letter
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger
 from tests.loopback import federation
@@ -107,6 +113,93 @@ def test_a_server_that_is_stopped_goes_on_without_a_second_release(tmp_path) -> 
     assert [line.split(":")[0] for line in result.lost] == ["round 1, client 2"], "what was lost before is said, too"
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [6, 6, 6]
     assert [sum(events.values()) for events in spent(tmp_path / "run", post.services)] == [6, 6, 6]
+
+
+def restarted(post, folder: Path, name: str, copy: Path | None = None) -> None:
+    """The node of a name is started again, with its folder as a copy has it where one is given."""
+    post.services.pop(name).close()
+    if copy:
+        shutil.rmtree(folder / name)
+        shutil.copytree(copy, folder / name)
+    post.services[name] = Service.open(folder / name / "policy.toml")
+
+
+def at_round(post, number: int, what) -> None:
+    """Done once, as the first order of a round is sent."""
+    send, done = post.send, []
+
+    def sending(address: str, letter: bytes) -> str:
+        if f'"order":"{number}/train"'.encode() in letter and not done:
+            done.append(number)
+            what()
+        return send(address, letter)
+
+    post.send = sending
+
+
+def test_a_node_that_is_started_again_in_a_run_joins_again_and_loses_nothing(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    at_round(post, 1, lambda: restarted(post, tmp_path / "nodes", "node-1"))
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert not result.lost
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [6, 6, 6]
+    known = json.loads((tmp_path / "run" / "heads.json").read_text())
+    assert [len(heads) for heads in known.values()] == [1, 2, 1], "by start"
+    said = json.loads((tmp_path / "run" / "nodes" / "node-1.json").read_text())["statement"]
+    assert known["node-1"][0] == said["ledger_head"]
+    assert said["ledger_head"]["head"]["starts"][0][0] == 2
+
+
+def test_a_node_that_is_set_back_in_a_run_is_out_of_it_before_it_pays(tmp_path) -> None:
+    """Ledger, orders, log and replies, from the first round: without a head it would make the second one again."""
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    at_round(post, 1, lambda: shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy"))
+    at_round(post, 2, lambda: restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy"))
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert len(result.lost) == 1
+    assert "reconcile" in result.lost[0]
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [6, 2, 6]
+    post.services.pop("node-1").close()
+    assert CliRunner().invoke(app, ["ledger", "reconcile", str(tmp_path / "nodes" / "node-1")]).exit_code == 0
+    assert spent(tmp_path / "nodes", ["node-1"]) == [dict.fromkeys(spent(tmp_path / "nodes", ["node-0"])[0], 4)]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_node_that_is_set_back_between_runs_is_told_by_the_server_or_by_another_node(tmp_path, forgets: bool) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    terms = replace(terms, heads=tmp_path / "heads.json")
+    shutil.copytree(tmp_path / "nodes" / "node-1", tmp_path / "copy")
+    experiment.serve(post, terms, tmp_path / "one")
+    if forgets:
+        (tmp_path / "heads.json").unlink()
+    restarted(post, tmp_path / "nodes", "node-1", tmp_path / "copy")
+    result = experiment.serve(post, terms, tmp_path / "two")
+    assert result.notes[0].startswith("node-1 takes no part: The node's ledger lacks releases that the node signed")
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [4, 0, 4]
+
+
+def test_a_server_remembers_what_the_listed_key_signed_and_nothing_else(tmp_path) -> None:
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    terms = replace(terms, heads=tmp_path / "heads.json")
+    experiment.serve(post, terms, tmp_path / "run")
+    file = json.loads((tmp_path / "heads.json").read_text())
+    assert sorted(file) == ["node-0", "node-1", "node-2"]
+    public = dict(zip(terms.nodes, terms.public, strict=True))
+    odd = {"node-0": file["node-1"], "node-1": [1, {}, file["node-1"][0]], "stranger": file["node-2"], "node-2": []}
+    (tmp_path / "heads.json").write_text(json.dumps(odd))
+    memory = HeadMemory(public, tmp_path / "heads.json")
+    assert [len(memory.of(name)) for name in public] == [0, 1, 0]
+    memory.take("node-0", Letter({"ledger_head": file["node-0"][0], "heads": [file["node-2"][0], 5, file["node-1"][0]]}, {}))
+    memory.save()
+    written = json.loads((tmp_path / "heads.json").read_text())
+    assert {name: len(heads) for name, heads in written.items()} == {"node-0": 1, "node-1": 1, "node-2": 1, "stranger": 1}
+    (tmp_path / "heads.json").write_text("[]")
+    with pytest.raises(DpflError, match="does not hold heads"):
+        HeadMemory(public, tmp_path / "heads.json")
 
 
 def test_the_run_goes_on_without_a_node_that_refuses(tmp_path) -> None:

@@ -107,6 +107,16 @@ def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(masking, "derived", lambda secret, info, length: honest(secret, b"always", length))
 
 
+def mask_by_a_seed_of_zeros(patch: pytest.MonkeyPatch) -> None:
+    """A member's own mask, which the others' keys then lay bare."""
+    patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
+
+
+def open_a_seed_by_one_share_fewer(patch: pytest.MonkeyPatch) -> None:
+    honest = member.split
+    patch.setattr(member, "split", lambda seed, threshold, members: honest(seed, threshold - 1, members))
+
+
 def leave_a_number_unmasked(patch: pytest.MonkeyPatch) -> None:
     honest = masking.mask
 

@@ -144,7 +144,7 @@ def test_shared_noise_of_more_clients_than_expected_is_never_less_than_stated() 
 def test_the_server_adds_no_noise_to_a_full_cohort_that_brought_its_own() -> None:
     replies = noised_uploads(10, 10)
     found = noisy(replies, torch.ones(40), WIDE, release(10, shared_by=10), rng(1))
-    assert torch.allclose(found, weighted_sum(replies, torch.ones(40), WIDE) / 10)
+    assert torch.allclose(found, weighted_sum(replies, torch.ones(40), WIDE).float() / 10)
 
 
 def test_quantile_noise_pays_for_its_count_out_of_the_same_release() -> None:

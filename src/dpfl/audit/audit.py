@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
-from dpfl.audit.games import BOUNDING, GAMES, Setting, untestable
+from dpfl.audit.games import BOUNDING, GAMES, Setting, unplayed
 from dpfl.audit.inversion import Draw
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
@@ -61,7 +61,10 @@ def audit(
         tell(game)
         findings.append(_played(game, play, setting))
     multiplier = made.release.noise.multiplier if made.release.noise else None
-    return Report(made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings), noise=made.noise)
+    others = tuple(game for game in GAMES if game not in chosen)
+    return Report(
+        made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings), noise=made.noise, left_out=others
+    )
 
 
 def _played(game: str, play: Callable[[Setting], Finding | str], setting: Setting) -> Finding:
@@ -69,7 +72,7 @@ def _played(game: str, play: Callable[[Setting], Finding | str], setting: Settin
         found = play(setting)
     except DpflError as error:
         found = str(error)
-    return untestable(game, found) if isinstance(found, str) else found
+    return unplayed(game, found) if isinstance(found, str) else found
 
 
 def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit import attacks, inversion
+from dpfl.audit.amplified import amplified
 from dpfl.audit.batches import batches, by_chance, cohorts, coins
 from dpfl.audit.books import books
 from dpfl.audit.bounds import Measured
@@ -19,7 +20,7 @@ from dpfl.audit.masks import masks
 from dpfl.audit.movement import movement
 from dpfl.audit.noises import noises
 from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
-from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, UNTESTABLE, Finding, verdict
+from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, INAPPLICABLE, UNTESTABLE, Finding, verdict
 from dpfl.audit.surveys import one_answer, one_slope
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
@@ -34,6 +35,10 @@ CHANGES = "its noise changes from round to round, and this game has the same in 
 SLOPES = 500
 LITTLE_NOISE = 0.1
 """Below this multiplier epsilon is so large that RDP, which is quick there, says enough."""
+
+
+class NotHere(str):
+    """Why a game has nothing to be played on in a system; any other reason is one why it could not be played."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ def play_survey(setting: Setting) -> Finding | str:
     surveys: tuple[AnySurvey | None, ...] = (made.centre, made.columns, made.metric, made.weights.survey)
     asked = [survey for survey in surveys if survey and survey.multiplier]
     if not asked:
-        return "clients are asked for nothing, with noise, beside their updates"
+        return NotHere("clients are asked for nothing, with noise, beside their updates")
     each = 1 - (1 - setting.confidence) / len(asked)
     found = []
     for survey in asked:
@@ -122,7 +127,7 @@ def play_survey(setting: Setting) -> Finding | str:
 def play_slope(setting: Setting) -> Finding | str:
     samples = setting.algorithm.samples
     if not setting.algorithm.steps.extra or samples is None:
-        return "clients are asked for no slope"
+        return NotHere("clients are asked for no slope")
     trials = min(setting.trials // 10, SLOPES)
     measured = one_slope(setting.algorithm, setting.delta, trials, setting.confidence, setting.randomness)
     return _paid("slope", "one slope", setting.epsilon({samples.event(setting.population): 1}), measured)
@@ -142,16 +147,22 @@ def play_batches(setting: Setting) -> Finding | str:
         return _checked("batches", "a run", coins(made, setting.seed))
     if made.scale == "round" and by_chance(made.clients.sampling):
         return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
-    return "nothing is gained by chance: everyone takes part, every time or in turns"
+    return NotHere("nothing is gained by chance: everyone takes part, every time or in turns")
 
 
 def play_masks(setting: Setting) -> Finding | str:
     sums = setting.algorithm.sums
-    return _checked("masks", "a run", masks(sums)) if sums else "the server sees every client by itself"
+    return _checked("masks", "a run", masks(sums)) if sums else NotHere("the server sees every client by itself")
 
 
 def play_movement(setting: Setting) -> Finding:
     return _checked("movement", "one release", movement(setting.algorithm, setting.seed))
+
+
+def play_amplification(setting: Setting) -> Finding | str:
+    if setting.algorithm.scale != "step":
+        return "a client's update is computed from its own data alone, so no other unit is in its batches"
+    return _checked("amplification", "one release", amplified(setting.algorithm, setting.seed))
 
 
 def play_noise(setting: Setting) -> Finding:
@@ -181,7 +192,7 @@ def play_books(setting: Setting) -> Finding:
 
 def play_whole_run(setting: Setting) -> Finding | str:
     if setting.algorithm.scale == "round":
-        return "clients are protected, not samples"
+        return NotHere("clients are protected, not samples")
     if setting.algorithm.schedule:
         return CHANGES
     measured = many_runs(setting.algorithm, setting.rounds, setting.delta, setting.runs, setting.confidence, setting.randomness)
@@ -190,6 +201,8 @@ def play_whole_run(setting: Setting) -> Finding | str:
 
 def play_one_run(setting: Setting) -> Finding | str:
     samples = setting.algorithm.samples
+    if setting.algorithm.scale == "round":
+        return NotHere("clients are protected, not samples")
     if setting.algorithm.scale != "step" or samples is None or isinstance(samples.sampling, FixedSize):
         return "it needs noise in steps, and samples that are in or out by themselves"
     if setting.algorithm.schedule:
@@ -202,7 +215,7 @@ def play_one_run(setting: Setting) -> Finding | str:
 
 def play_canary_clients(setting: Setting) -> Finding | str:
     if setting.algorithm.scale != "round":
-        return "samples are protected, or single uploads"
+        return NotHere("samples are protected, or single uploads")
     if setting.algorithm.schedule or setting.algorithm.clients.whole_run:
         return CHANGES
     population = max(100, setting.population)
@@ -225,8 +238,9 @@ def play_inversion(setting: Setting) -> Finding:
     return Finding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)
 
 
-def untestable(game: str, why: str) -> Finding:
-    return Finding(game, "", None, None, None, None, UNTESTABLE, why)
+def unplayed(game: str, why: str) -> Finding:
+    word = INAPPLICABLE if isinstance(why, NotHere) else UNTESTABLE
+    return Finding(game, "", None, None, None, None, word, str(why))
 
 
 GAMES: dict[str, Callable[[Setting], Finding | str]] = {
@@ -239,6 +253,7 @@ GAMES: dict[str, Callable[[Setting], Finding | str]] = {
     "masks": play_masks,
     "batches": play_batches,
     "movement": play_movement,
+    "amplification": play_amplification,
     "whole run": play_whole_run,
     "one run": play_one_run,
     "canary clients": play_canary_clients,

@@ -16,6 +16,7 @@ from dpfl.audit.sums import clients_for
 from dpfl.privacy.shared_noise import Shared
 from dpfl.secagg import At, Group, Member, Opened, Refusal, Sum
 from dpfl.secagg.messages import Masked
+from dpfl.secagg.shares import combine
 
 SIZE = 4096
 BY_CHANCE = 3
@@ -42,9 +43,9 @@ class Meeting:
             sum.take(masked)
         return sum, sent
 
-    def ended(self, sum: Sum) -> tuple[np.ndarray, list[bytes]]:
-        """The sum, and every seed of a pair that members told."""
-        opened = []
+    def ended(self, sum: Sum) -> tuple[np.ndarray, list[Opened]]:
+        """The sum, and what members opened for it."""
+        opened: list[Opened] = []
         for name, shown in sum.shown().items():
             answer = self.members[name].agree(shown)
             if isinstance(answer, Opened):
@@ -55,7 +56,13 @@ class Meeting:
             opened = [self.members[name].open(sum.votes()) for name in sum.survivors]
         for answer in opened:
             sum.open(answer)
-        return sum.total(), [seed for answer in opened for seed in answer.seeds.values()]
+        return sum.total(), opened
+
+    def own_seeds(self, opened: list[Opened], fewer: int = 0) -> list[bytes | None]:
+        """The seed of each survivor's own mask, from as many shares as the threshold asks for, or so many fewer."""
+        number, count = self.group.number, self.group.threshold - fewer
+        held = [{number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened} for owner in opened]
+        return [combine(dict(list(shares.items())[:count])) for shares in held]
 
 
 def masks(shared: Shared) -> Checked:
@@ -65,7 +72,8 @@ def masks(shared: Shared) -> Checked:
     ends = [meeting.ended(played[0][0])]
     played.append(meeting.begun(1, missing, np.zeros(SIZE, np.uint32)))
     ends.append(meeting.ended(played[1][0]))
-    faults = [*_sent(*(sent for _, sent in played)), *_opened(ends), *_exact(meeting, missing), *_below(shared)]
+    faults = [*_sent(*(sent for _, sent in played)), *_opened(ends), *_own(meeting, ends), *_exact(meeting, missing)]
+    faults += _below(shared)
     seen = f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, by masks of no other round; "
     return Checked(f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}", tuple(faults))
 
@@ -85,11 +93,21 @@ def _sent(first: list[Masked], second: list[Masked]) -> Iterator[str]:
             yield f"masked numbers are not uniform ({score:+.0f} deviations)"
 
 
-def _opened(ends: list[tuple[np.ndarray, list[bytes]]]) -> Iterator[str]:
+def _opened(ends: list[tuple[np.ndarray, list[Opened]]]) -> Iterator[str]:
     if any(total.any() for total, _ in ends):
         yield "the sum of those who are left is not theirs alone: masks of the missing are in it"
-    if set(ends[0][1]) & set(ends[1][1]):
+    first, second = ({seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends)
+    if first & second:
         yield "a seed that one round opened is a seed of the next"
+
+
+def _own(meeting: Meeting, ends: list[tuple[np.ndarray, list[Opened]]]) -> Iterator[str]:
+    """Seeds of own masks: a new one for each member and round, which one share fewer than the threshold does not give."""
+    seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
+    if len(set(seeds)) < len(seeds):
+        yield f"{len(seeds)} masks of members of their own have {len(set(seeds))} seeds"
+    if any(seed in meeting.own_seeds(opened, fewer=1) for _, opened in ends for seed in seeds):
+        yield f"fewer shares than the threshold of {meeting.group.threshold} open a mask"
 
 
 def _exact(meeting: Meeting, missing: int) -> Iterator[str]:

@@ -41,16 +41,16 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     """One sample of a client, or all that it has: steps by themselves, uploads as they are trained."""
     made = replace(plain(algorithm), steps=Fixed(1)) if algorithm.scale == "step" else algorithm
     found = one_canary(replace(made, schedule=None))
-    share = _apart(found)
+    share = apart(found)
     for _ in range(TRIES):
         x, change = found.ground.x, FAR ** float(torch.rand(1, generator=rng))
         tried = replace(found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng)))
-        if (further := _apart(tried)) > share:
+        if (further := apart(tried)) > share:
             share, found = further, tried
     return share
 
 
-def _apart(clients: Clients) -> float:
+def apart(clients: Clients) -> float:
     """Of the two clients' updates, in the measure of the clip, over the sensitivity."""
     made, release = clients.algorithm, clients.algorithm.release
     assert release is not None

@@ -13,7 +13,20 @@ BROKEN = "broken"
 """More was measured than is proven: the fault is in this software, or in the system as it was put together."""
 
 REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE = "refuted", "consistent", "estimate", "not testable"
-ORDER = (BROKEN, REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE)
+
+INAPPLICABLE = "does not apply"
+"""The system has nothing that the game is about; `UNTESTABLE` is a game that could not be played, which is a gap."""
+
+TOO_LITTLE = "not enough was tested"
+"""The verdict of an audit that found nothing wrong and played too little to say so."""
+
+ORDER = (BROKEN, REFUTED, CONSISTENT, ESTIMATE, UNTESTABLE, INAPPLICABLE)
+
+ALWAYS = ("one release", "books", "noise", "movement")
+"""Games about what every system with noise has."""
+
+ESTIMATING = ("canary clients", "membership", "inversion", "membership of the run")
+"""Games that estimate, and can refute nothing."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,8 @@ class Report:
     findings: Sequence[Finding]
     why: str = ""
     noise: str = "floating-point"
+    left_out: Sequence[str] = ()
+    """Games that were not asked for."""
 
     @property
     def deciding(self) -> Finding | None:
@@ -68,7 +83,50 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        return self.deciding.verdict if self.deciding else UNTESTABLE
+        """The worst of any game; what is not bad holds only where enough was played."""
+        worst = self.deciding.verdict if self.deciding else UNTESTABLE
+        if worst in (BROKEN, REFUTED) or not self.findings or self._enough:
+            return worst
+        return TOO_LITTLE
+
+    @property
+    def _enough(self) -> bool:
+        """Of the games that were asked for: each that every system has, and more than half of those that apply to this one.
+        Where only estimates were asked for, one of them."""
+        decisive = [finding for finding in self.findings if finding.game not in ESTIMATING]
+        if not decisive:
+            return any(finding.verdict == ESTIMATE for finding in self.findings)
+        apply = [finding for finding in decisive if finding.verdict != INAPPLICABLE]
+        gaps = [finding.game for finding in apply if finding.verdict == UNTESTABLE]
+        return not any(game in ALWAYS for game in gaps) and 2 * len(gaps) < len(apply)
+
+    @property
+    def played(self) -> list[str]:
+        return [finding.game for finding in self.findings if finding.verdict not in (UNTESTABLE, INAPPLICABLE)]
+
+    def _with(self, word: str) -> list[str]:
+        return [finding.game for finding in self.findings if finding.verdict == word]
+
+    @property
+    def coverage(self) -> str:
+        """What the verdict is about: the games that were played, and those that were not."""
+        kinds = {
+            "played": self.played,
+            UNTESTABLE: self._with(UNTESTABLE),
+            INAPPLICABLE: self._with(INAPPLICABLE),
+            "not asked for": self.left_out,
+        }
+        return "; ".join(f"{kind}: {', '.join(games) or 'none'}" for kind, games in kinds.items() if games or kind == "played")
+
+    @property
+    def reason(self) -> str:
+        """Why there is no other verdict, in words."""
+        if self.why or self.deciding is None:
+            return self.why
+        if self.verdict != TOO_LITTLE:
+            return self.deciding.detail
+        gaps = ", ".join(self._with(UNTESTABLE)) or "none of those asked for is about this system"
+        return f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
 
     def finding(self, game: str) -> Finding:
         return next(finding for finding in self.findings if finding.game == game)
@@ -86,7 +144,11 @@ class Report:
             "noise_multiplier": self.noise_multiplier,
             **{name: deciding.get(name) for name in names},
             "verdict": self.verdict,
-            "why": self.why or deciding.get("detail", ""),
+            "why": self.reason,
+            "played": self.played,
+            "not_testable": self._with(UNTESTABLE),
+            "does_not_apply": self._with(INAPPLICABLE),
+            "not_asked_for": list(self.left_out),
             "games": [finding.to_dict() for finding in self.findings],
         }
 

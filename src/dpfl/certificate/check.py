@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what came of it, and a sentence for each thing that is wrong."""
+    """One thing that was looked at: what came of it, a sentence for each thing that is wrong, and one for each thing that
+    could not be checked."""
 
     name: str
     outcome: str
     findings: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()

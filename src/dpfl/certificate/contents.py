@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -12,7 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from dpfl.certificate.cards import check_card
 from dpfl.certificate.ended import Ended, ended
+from dpfl.certificate.figures import Epsilon, number, stated_figure
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.errors import DpflError
@@ -26,7 +27,6 @@ from dpfl.run.folder import RunFolder, code_sha256
 from dpfl.run.metrics import figure
 
 AUDITED = ("system", "variant", "delta", "confidence", "claimed", "proven", "measured", "scope", "game", "verdict")
-Epsilon = float | Literal["unbounded"]
 
 
 class Part(BaseModel):
@@ -131,6 +131,8 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
     make_salt(folder)
     if folder.weights_sha256() != found.numbers["model_sha256"]:
         raise DpflError(f"model.safetensors in {run} is not the model that its run ended with; restore it from a copy.")
+    if faults := check_card(found).findings:
+        raise DpflError(f"{faults[0]} Restore it from a copy, or remove it.")
     listed = [read_account(folder, path, found.accounts) for path in found.accounts.paths()]
     certificate = Certificate(
         format="dpfl certificate 2",
@@ -142,14 +144,14 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
         reported=reported(folder),
         hashes=hashes(folder),
         versions=found.record["versions"],
-        certified_by={"dpfl": _version(), "code": code_sha256()},
+        certified_by={"dpfl": version(), "code": code_sha256()},
         signer=Signer(public_key=public, fingerprint=fingerprint(public)),
     )
     body = certificate.model_dump()
     return {"certificate": body, "signature": sign(body, private)}
 
 
-def _version() -> str:
+def version() -> str:
     from dpfl import __version__
 
     return __version__
@@ -173,6 +175,8 @@ def reported(folder: RunFolder) -> Reported:
     """An audit by its verdict alone: how single samples fared is for their owner."""
     result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
     told = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
+    if told and "played" in audit:  # audits of older versions do not say
+        told["played"] = audit["played"]
     if told and str(told["game"]).startswith(("membership", "inversion")):
         told |= {"measured": None, "scope": None, "game": None}
     started = folder.experiment()["run"]["started"]
@@ -230,14 +234,6 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> Account:
         other_runs=len({run for run, *_ in debits} - {accounts.run}),
         seal=sealed(folder, canonical([unit, *debits])),
     )
-
-
-def stated_figure(epsilon: float) -> Epsilon:
-    return rounded_up(epsilon, 6) if math.isfinite(epsilon) else "unbounded"
-
-
-def number(epsilon: Epsilon) -> float:
-    return math.inf if isinstance(epsilon, str) else epsilon
 
 
 def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "nothing"], str]:

@@ -6,24 +6,21 @@ What the run said of itself (statement.json, result.json) is compared with that 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpfl.algorithms import Algorithm, from_name
 from dpfl.certificate.reading import read
+from dpfl.certificate.stated import Restated
 from dpfl.data.elsewhere import NODES
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
-from dpfl.privacy import Keyed, PrivacyStatement, SystemEntropy
+from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
 from dpfl.run.accounts import Accounts, warnings_for
-from dpfl.run.folder import RunFolder
+from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.parts import made_again
-
-TERMS = (
-    "unit", "neighbours", "delta", "adversary", "accountant", "noise", "unaccounted", "assumptions", "warnings", "claim",
-)  # fmt: skip
-"""What does not change when other runs use the same ledgers later."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,11 @@ class Ended:
     numbers: Mapping[str, Any]
     accounts: Accounts
     statement: PrivacyStatement
+    """Made again, from the ledgers as they are."""
+    told: PrivacyStatement
+    """As the run wrote it, when it ended."""
+    result: Mapping[str, Any]
+    """What the run said that it came to."""
 
     @property
     def algorithm(self) -> Algorithm:
@@ -48,20 +50,46 @@ def ended(folder: RunFolder) -> Ended:
 
 
 def _ended(folder: RunFolder) -> Ended:
-    told, result = read(folder, "statement.json"), read(folder, "result.json")
+    told, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.came_to()
     accounts = accounts_of(folder, record)
     if accounts.algorithm.unit == "none":
         raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
     accounts.check_kept(numbers["paid"])
     accounts.check_made()
-    statement = accounts.statement(SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
-    _compare(folder, "statement.json", told, statement.to_dict(), TERMS)
-    _compare(folder, "statement.json", told, {"per_client": statement.per_client}, ("per_client",))
+    _refuse_uncounted(accounts)
+    restated = Restated(accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
+    for word, said, truth in restated.differences(told):
+        raise _differs(folder, "statement.json", word, said, truth)
+    if result.get("privacy") != told:
+        raise _differs(folder, "result.json", "privacy", result.get("privacy"), "what statement.json says")
     came_to = {"run": accounts.run, "rounds": numbers["round"]}
     came_to |= {name: numbers[name] for name in ("iterations", "model_sha256")}
-    _compare(folder, "result.json", result, came_to, tuple(came_to))
-    return Ended(folder, record, numbers, accounts, statement)
+    for word, truth in came_to.items():
+        if result.get(word) != truth:
+            raise _differs(folder, "result.json", word, result.get(word), truth)
+    return Ended(folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result)
+
+
+def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> DpflError:
+    return DpflError(
+        f"{folder.file(name)} says {word} {said!r}, but the run's record, checkpoint and ledgers give {truth!r}; "
+        "restore it from a copy."
+    )
+
+
+def _refuse_uncounted(accounts: Accounts) -> None:
+    """A ledger with debits of the run that is no account of it: somebody's releases would be in no statement."""
+    counted = {path.name for path in accounts.paths()}
+    for path in sorted(accounts.folder.glob("*.sqlite")):
+        if path.name in counted or path.name == METRICS:
+            continue
+        with closing(Ledger.read(path)) as ledger:
+            if any(run == accounts.run for run, *_ in ledger.debits()):
+                raise DpflError(
+                    f"The ledger {path} holds debits of the run {accounts.run}, which has no such account: it was copied or "
+                    "renamed, or the record was; bring back what the run had."
+                )
 
 
 def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
@@ -82,6 +110,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
         timed=resolved["budget"].get("seconds") is not None,
         names=tuple(resolved.get("names", ())),
         ordered=resolved.get("partition") == NODES,
+        arithmetic=resolved.get("arithmetic", ""),
     )
 
 
@@ -105,14 +134,8 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
     return replace(made, claim=asked.claim)
 
 
-def _compare(folder: RunFolder, name: str, told: Any, found: Mapping[str, Any], words: tuple[str, ...]) -> None:
-    for word in words:
-        there = told.get(word) if isinstance(told, dict) else None
-        truth = list(found[word]) if isinstance(found[word], tuple) else found[word]
-        if word == "per_client" and isinstance(there, dict):
-            there, truth = sorted(there), sorted(truth)
-        if there != truth:
-            raise DpflError(
-                f"{folder.file(name)} says {word} {there!r}, but the run's record, checkpoint and ledgers give {truth!r}; "
-                "restore it from a copy."
-            )
+def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
+    told = read(folder, name)
+    if not isinstance(told, dict):
+        raise DpflError(f"{folder.file(name)} does not hold what a run writes there; restore it from a copy.")
+    return told

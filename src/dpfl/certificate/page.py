@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import Account, Certificate, headline, number, shown
+from dpfl.certificate.contents import Account, Certificate, headline, shown
+from dpfl.certificate.figures import number
 from dpfl.privacy.statement import unit_in_words
 
 MOST_LISTED = 30
@@ -147,7 +148,13 @@ def _reported(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Measured", told.measured or ("nothing" if told.accuracy is None else f"accuracy {told.accuracy:.2%} on the test set")
     yield "Run", f"started {told.started}, ended by {told.stopped_by}"
     if told.audit:
-        yield "Audit", str(told.audit["verdict"])
+        yield "Audit", audit_in_words(told.audit)
+
+
+def audit_in_words(audit: Mapping[str, Any]) -> str:
+    """Its verdict, and in which games, where it says."""
+    games, verdict = audit.get("played"), str(audit["verdict"])
+    return f"{verdict} in {', '.join(map(str, games)) or 'no game'}" if isinstance(games, list) else verdict
 
 
 def _rows(rows: Iterable[tuple[str, str]], kind: str = "") -> str:

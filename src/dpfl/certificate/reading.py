@@ -1,4 +1,4 @@
-"""JSON from a run's folder and from a certificate, read strictly."""
+"""Files of a run's folder and certificates, read strictly."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from dpfl.errors import DpflError
+from dpfl.run.card import NAME, TITLE
 from dpfl.run.folder import RunFolder
 
 
@@ -41,3 +42,13 @@ def read(folder: RunFolder, name: str, needed: bool = True) -> Any:
         return strict_json(path.read_text())
     except (OSError, ValueError) as error:
         raise DpflError(f"{path} cannot be read ({error}); restore it from a copy.") from error
+
+
+def own_card(folder: RunFolder) -> str | None:
+    """The card as a run writes it; None where there is none, or where the file is somebody else's."""
+    path = folder.file(NAME)
+    try:
+        text = path.read_text(errors="replace") if path.exists() else ""
+    except OSError as error:
+        raise DpflError(f"{path} cannot be read ({error.strerror}); restore it from a copy, or remove it.") from error
+    return text if text.startswith(TITLE) else None

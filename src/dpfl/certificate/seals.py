@@ -10,12 +10,21 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from dpfl.certificate.reading import own_card, read
+from dpfl.data.elsewhere import NODES
+from dpfl.data.names import client_names
 from dpfl.errors import DpflError
+from dpfl.keys import canonical, fingerprint
+from dpfl.run.card import NAME
 from dpfl.run.folder import RunFolder
 
 SALT = "certificate.salt"
+KEY_OF, NODES_RUN = "key of ", "run of nodes"
+"""Names of hashes that say which nodes took part, and in what."""
 PRIVATE = ("federation", "train", "experiment.toml")
 """What depends on private data; the experiment as run holds the hashes of the data."""
 
@@ -42,13 +51,38 @@ def sealed(folder: RunFolder, content: bytes) -> str:
 
 
 def hashes(folder: RunFolder) -> dict[str, str]:
-    """Of the data, the code that trained, the experiment as run, and the model as a file and as a vector."""
-    files = {name: _file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
+    """Of the data, the code that trained, the experiment as run, the model as a file and as a vector, and what the run says."""
+    files = {name: file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
     found = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
-    return found | {name: sealed(folder, found[name].encode()) for name in PRIVATE}
+    return found | {name: sealed(folder, found[name].encode()) for name in PRIVATE} | added_hashes(folder)
 
 
-def _file_sha256(path: Path) -> str:
+def added_hashes(folder: RunFolder) -> dict[str, str]:
+    """What certificates of the first versions of this form do not have: statement, result and card, and who the nodes are."""
+    card = {NAME: file_sha256(folder.file(NAME))} if own_card(folder) is not None else {}
+    told = {name: sealed(folder, canonical(_without_times(read(folder, name)))) for name in ("statement.json", "result.json")}
+    return card | told | node_hashes(folder.experiment())
+
+
+def _without_times(told: Any) -> Any:
+    """A finished run that is finished again says another time, and nothing else."""
+    return {word: value for word, value in told.items() if word != "ended"} if isinstance(told, dict) else told
+
+
+def node_hashes(record: Mapping[str, Any]) -> dict[str, str]:
+    """By what nodes know a run, and by what keys the run knows its nodes; nothing of a run without nodes.
+
+    The nonce of a run has 128 random bits and the keys are public, so that no salt is needed.
+    """
+    resolved, listed = record["resolved"], record.get("experiment", {}).get("server", {}).get("nodes", {})
+    if resolved.get("partition") != NODES:
+        return {}
+    names = resolved.get("names") or client_names(resolved["clients"])
+    keys = {f"{KEY_OF}{name}": fingerprint(str(listed[name]).split()[0]) for name in names if name in listed}
+    return keys | {NODES_RUN: hashlib.sha256(str(record["run"]["nonce"]).encode()).hexdigest()}
+
+
+def file_sha256(path: Path) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

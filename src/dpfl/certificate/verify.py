@@ -3,39 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from dpfl.certificate import contents
+from dpfl.certificate.beside import check_pages, check_sent, others
+from dpfl.certificate.cards import check_card
 from dpfl.certificate.check import Check
-from dpfl.certificate.contents import Account, Certificate, Epsilon, number, shown, stated_figure
-from dpfl.certificate.ended import accounts_of, ended
+from dpfl.certificate.contents import Account, Certificate, shown
+from dpfl.certificate.ended import Ended, accounts_of, ended
+from dpfl.certificate.figures import number, same_figure, stated_figure
 from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
-from dpfl.certificate.seals import hashes, sealed
+from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, check_listing
+from dpfl.certificate.seals import added_hashes, hashes, sealed
 from dpfl.data.elsewhere import NODES
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.keys import fingerprint, load_public, signed
-from dpfl.privacy.accountant import accountant, proving
-from dpfl.privacy.calibrate import check_target
-from dpfl.privacy.events import Spent, decode, describe
+from dpfl.privacy import Ledger
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
-
-TOLERANCE = 2e-6
-"""Two machines may differ in the last bits of an epsilon, which is stated to six digits, rounded up."""
 
 UNREADABLE = (DpflError, AttributeError, KeyError, TypeError, ValueError)
 """What a folder that somebody changed may give."""
 
 OLDER = ("dpfl certificate 1",)
-
-UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
-"""What an accountant raises for releases that nobody makes."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,14 @@ class Verdict:
     def findings(self) -> list[str]:
         return [finding for check in self.checks for finding in check.findings]
 
+    @property
+    def unchecked(self) -> list[str]:
+        """What nothing here could check, in sentences: a good verdict says nothing of it."""
+        return [line for check in self.checks for line in check.unchecked]
+
     def to_dict(self) -> dict[str, Any]:
         checks = {check.name: "failed" if check.findings else check.outcome for check in self.checks}
-        return {"good": not self.findings, "findings": self.findings, "checks": checks}
+        return {"good": not self.findings, "findings": self.findings, "checks": checks, "not_checked": self.unchecked}
 
 
 def verify(
@@ -79,13 +81,31 @@ def verify(
         return _broken(file, f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}")
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         return _broken(file, str(error))
-    checks = [_signature(body, signature, certificate, expected), _epsilon(certificate), _claim(certificate)]
+    checks = [_signature(body, signature, certificate, expected), check_epsilon(certificate), check_claim(certificate)]
     folder = given or _beside(file, certificate)
-    checks += list(_run_checks(folder, certificate)) if folder else [Check("run", "not compared: give its folder with --run")]
-    if folder:
-        checks.append(_data(folder, certificate) if data else Check("data", "not hashed again: ask for it with --data"))
+    checks += _with_run(folder, certificate, file, data) if folder else _without_run(certificate, file)
+    checks.append(check_pages(file, envelope, certificate, signature, folder))
     checks += verify_nodes(nodes, certificate, folder)
     return Verdict((*checks, _code(certificate)), certificate)
+
+
+def _with_run(folder: RunFolder, certificate: Certificate, file: Path, data: bool) -> list[Check]:
+    checks = list(_run_checks(folder, certificate))
+    unhashed = Check("data", "not hashed again: ask for it with --data", unchecked=("The data: --data hashes it again.",))
+    checks.append(_data(folder, certificate) if data else unhashed)
+    return [*checks, Check("folder", "compared as far as listed here", unchecked=tuple(others(folder, file)))]
+
+
+def _without_run(certificate: Certificate, file: Path) -> list[Check]:
+    """Only what the certificate says of itself, and what was sent with it."""
+    formula = ", the claimed epsilon, which is of a formula" if certificate.claimed.accountant is None else ""
+    words = (
+        f"Without the run's folder (--run): ledgers, debits, other runs on them, what was used, rounds, entropy, adversary, "
+        f"assumptions, versions, data, model, and whether it was issued after the last debit{formula}."
+    )
+    checks = [Check("run", "not compared: give its folder with --run", unchecked=(words,))]
+    sent = check_sent(file, certificate)
+    return [*checks, check_listing(certificate, None), check_issue(certificate), *([sent] if sent else [])]
 
 
 def _older(file: Path) -> Verdict:
@@ -118,72 +138,8 @@ def _signature(body: Any, signature: str, certificate: Certificate, expected: st
     if expected and expected != signer.public_key:
         findings.append(f"It was signed with the key {true}, not with the one given ({fingerprint(expected)}).")
     known = "the key given" if expected else f"{true}; compare this fingerprint with its owner, or give --key"
-    return Check("signature", f"good, by {known}", tuple(findings))
-
-
-def _epsilon(certificate: Certificate) -> Check:
-    """Every figure again, from the listed releases and the named accountant."""
-    stated, findings = certificate.guarantee, []
-    try:
-        proving(stated.accountant)
-        check_target(1.0, stated.delta)
-        for account in certificate.accounts:
-            findings += list(_account_figures(account, stated.accountant, stated.delta))
-        if stated.neighbours not in (among := contents.neighbours(certificate.accounts)):
-            findings.append(f"The listed releases are proven for neighbours '{among[0]}', not '{stated.neighbours}'.")
-        for name, epsilon in contents.spread(certificate.accounts).items():
-            if not _same(epsilon, getattr(stated, name)):
-                told = "largest" if name == "proven" else name
-                findings.append(
-                    f"The {told} epsilon of the accounts is {epsilon}; the certificate states {getattr(stated, name)}."
-                )
-    except UNCOMPUTABLE as error:
-        findings.append(f"Epsilon cannot be computed again: {error}")
-    if stated.unaccounted and stated.proven != "unbounded":
-        findings.append(f"Something left unprotected ({'; '.join(stated.unaccounted)}), yet epsilon {stated.proven} is stated.")
-    outcome = f"{shown(stated.proven)}, computed again for {len(certificate.accounts)} accounts by {stated.accountant}"
-    return Check("epsilon", outcome, tuple(findings))
-
-
-def _account_figures(account: Account, by: str, delta: float) -> Iterator[str]:
-    spent = {decode(released.event): released.count for released in account.releases}
-    epsilon = _epsilon_again(spent, by, delta, account.proven)
-    if len(spent) != len(account.releases) or any(released.count < 1 for released in account.releases):
-        yield f"{account.name}: its releases are not listed once each, with a count of at least 1."
-    elif not _same(epsilon, account.proven):
-        yield f"{account.name}: the listed releases cost epsilon {epsilon}; the certificate states {account.proven}."
-    for released in account.releases:
-        if released.kind != describe(decode(released.event)):
-            yield f"{account.name}: {released.event} is called '{released.kind}', but is {describe(decode(released.event))}."
-
-
-def _epsilon_again(spent: Spent, by: str, delta: float, stated: Epsilon) -> Epsilon:
-    """By the named accountant; by RDP alone where that is far from what is stated, since a tight one could take for ever."""
-    quick = stated_figure(accountant("rdp").epsilon(spent, delta))
-    if stated == "unbounded" or number(quick) > 10 * number(stated) + 100:
-        return quick
-    return stated_figure(accountant(by).epsilon(spent, delta))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one == other or abs(number(one) - number(other)) <= TOLERANCE
-
-
-def _claim(certificate: Certificate) -> Check:
-    claim = certificate.claimed
-    if claim.epsilon is None:
-        return Check("claimed", f"nothing ({claim.text})")
-    if claim.accountant is None:
-        return Check("claimed", f"{shown(claim.epsilon)} by a formula ({claim.text}), which is not computed again")
-    try:
-        spent = {decode(event): count for event, count in claim.stated.items()}
-        epsilon = _epsilon_again(spent, claim.accountant, certificate.guarantee.delta, claim.epsilon)
-    except UNCOMPUTABLE as error:
-        return Check("claimed", "", (f"The claimed epsilon cannot be computed again: {error}",))
-    found = f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states {claim.epsilon} as claimed."
-    return Check("claimed", f"{shown(claim.epsilon)}, computed again", () if _same(epsilon, claim.epsilon) else (found,))
+    unchecked = () if expected else (f"Whose key it is that signed: compare {true} with its owner, or give --key.",)
+    return Check("signature", f"good, by {known}", tuple(findings), unchecked)
 
 
 def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
@@ -203,8 +159,36 @@ def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
     yield Check("ledgers", f"{len(accounts)}, row by row as certified", tuple(ledgers))
     if not ledgers:
         yield from _derived_checks(folder, certificate)
-    yield _section("files", certificate.hashes, lambda: hashes(folder))
-    yield _section("reported", certificate.reported, lambda: contents.reported(folder), "as the run says; not checked")
+    yield check_listing(certificate, [path.stem for path in held.paths()])
+    yield check_issue(certificate, _last_debit(held))
+    yield _files(folder, certificate)
+    reported = _section("reported", certificate.reported, lambda: contents.reported(folder), "as the run says; not checked")
+    yield replace(reported, unchecked=("Accuracy and metrics, when and why the run ended, and its audit: as the run says.",))
+
+
+def _last_debit(accounts: Accounts) -> float | None:
+    """When the last one was written, of any account that can be read."""
+    times = []
+    for path in accounts.paths():
+        try:
+            with closing(Ledger.read(path)) as ledger:
+                times += [at for *_, at in ledger.debits()[-1:]]
+        except DpflError:
+            continue
+    return max(times, default=None)
+
+
+def _files(folder: RunFolder, certificate: Certificate) -> Check:
+    """By their hashes; a certificate from before some files had one is compared by the others, which is said."""
+    try:
+        there, added = hashes(folder), added_hashes(folder)
+    except UNREADABLE as error:
+        return Check("files", "", (f"The run's files cannot be compared: {error}",))
+    if added and not added.keys() & certificate.hashes.keys():
+        held = {name: value for name, value in there.items() if name not in added}
+        words = f"Whether {', '.join(added)} changed since: the certificate is from before it had their digests."
+        return replace(_section("files", certificate.hashes, lambda: held), unchecked=(words,))
+    return _section("files", certificate.hashes, lambda: there)
 
 
 def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
@@ -214,17 +198,21 @@ def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Che
     except UNREADABLE as error:
         yield Check("run", "", (f"The run does not fit together: {error}",))
         return
-    yield _accounts(certificate, [path.stem for path in found.accounts.paths()])
     again = "computed again from record, checkpoint and ledgers"
     yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(found, certificate.accounts), again)
     yield _section("training", certificate.trained, lambda: contents.trained(found), again)
     yield _section("claim", certificate.claimed, lambda: contents.claimed(found), again)
+    yield _section("versions", certificate.versions, lambda: found.record["versions"], "as the run recorded them")
+    yield _statement(found, certificate)
+    yield check_card(found)
 
 
-def _accounts(certificate: Certificate, owners: list[str]) -> Check:
-    named = [account.name for account in certificate.accounts]
-    missing = [f"The account of {owner} is missing from the certificate." for owner in owners if owner not in named]
-    return Check("accounts", "every account of the run", tuple(missing))
+def _statement(found: Ended, certificate: Certificate) -> Check:
+    """It was compared where the run was made again; where other runs spent since, it says less than the certificate."""
+    told, now = stated_figure(found.told.proven), certificate.guarantee.proven
+    if number(told) < number(now) and not same_figure(told, now):
+        return Check("statement", f"true when the run ended: {shown(told)}; the certificate counts what came since, and plans")
+    return Check("statement", f"{shown(told)}, every word and figure made again")
 
 
 def _ledger(folder: RunFolder, account: Account, accounts: Accounts) -> Iterator[str]:
@@ -237,7 +225,8 @@ def _ledger(folder: RunFolder, account: Account, accounts: Accounts) -> Iterator
     except UNREADABLE as error:
         yield f"The ledger of {account.name} cannot be compared: {error}"
         return
-    if held.seal == account.seal and held.releases == account.releases and held.debits == account.debits:
+    same = ("seal", "releases", "debits", "other_runs")
+    if all(getattr(held, word) == getattr(account, word) for word in same):
         return
     yield f"The ledger of {account.name} ({held.ledger}) differs: {_difference(held, account)}."
 
@@ -246,6 +235,8 @@ def _difference(held: Account, certified: Account) -> str:
     parts = []
     if held.debits != certified.debits:
         parts.append(f"it holds {held.debits} debits, the certificate {certified.debits}")
+    if held.other_runs != certified.other_runs:
+        parts.append(f"it holds debits of {held.other_runs} other runs, the certificate says {certified.other_runs}")
     counts = [{released.kind: released.count for released in account.releases} for account in (held, certified)]
     for kind in sorted(set(counts[0]) | set(counts[1])):
         there, told = (count.get(kind, 0) for count in counts)
@@ -276,11 +267,13 @@ def _data(folder: RunFolder, certificate: Certificate) -> Check:
     if folder.experiment().get("resolved", {}).get("partition") == NODES:
         return Check("data", "at the nodes, and theirs alone; only the form of a sample and the test set were at the server")
     if not recorded:
-        return Check("data", "hashes as recorded; the data was given from Python and is not hashed again")
+        words = "the data was given from Python and is not hashed again"
+        return Check("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}.",))
     try:
         federation = parse(recorded).federation()
     except DpflError as error:
-        return Check("data", f"hashes as recorded; the data is not here to be hashed again ({error})")
+        words = f"it is not here to be hashed again ({error})"
+        return Check("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",))
     plain = {"federation": federation.sha256, "train": federation.train.sha256}
     true = {name: sealed(folder, value.encode()) for name, value in plain.items()}
     true |= {"test": federation.test.sha256} if federation.test else {}
@@ -294,4 +287,5 @@ def _code(certificate: Certificate) -> Check:
     here = code_sha256()
     if certificate.hashes.get("code") == here:
         return Check("code", "that trained is the code of this installation")
-    return Check("code", f"that trained was dpfl {certificate.versions.get('dpfl', '?')}; this installation differs from it")
+    trained = f"that trained was dpfl {certificate.versions.get('dpfl', '?')}; this installation differs from it"
+    return Check("code", trained, unchecked=(f"The code {trained}.",))

@@ -29,7 +29,10 @@ COMMANDS = {
     "audit": ("audit", "Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable."),
     "reproduce": ("reproduce", "Run a paper's table again, with its numbers beside ours."),
     "certify": ("certificate", "Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it."),
-    "verify": ("certificate", "Check a certificate: signature, every epsilon computed again, and the run it is of."),
+    "verify": (
+        "certificate",
+        "Check a certificate: signature, every epsilon computed again, the run it is of, and the files beside it.",
+    ),
     "run": ("run", "Run an experiment, or go on with one that was stopped."),
     "up": ("up", "A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."),
     "server": ("server:app", "The server of a federation: train over nodes that guard their own data."),

@@ -21,7 +21,7 @@ from dpfl.audit import Finding, Report
 from dpfl.audit import audit as play
 from dpfl.audit.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
-from dpfl.audit.report import BROKEN, ESTIMATE, UNTESTABLE
+from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
 from dpfl.data.catalog import is_table
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, load, parse
@@ -44,6 +44,8 @@ STYLES = {
     "consistent": "green",
     "estimate": "cyan",
     "not testable": "dim",
+    "does not apply": "dim",
+    "not enough was tested": "bold yellow",
 }
 
 
@@ -78,8 +80,9 @@ def audit(
 ) -> None:
     """Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable.
 
-    That of a run is kept in its folder, for its certificate; how its own training samples fare in audit-private.json, which is
-    as private as they are.
+    The verdict names the games that were played. Exit code 1 if more was measured than is proven, or if too few games could be
+    played ("not enough was tested"). The audit of a run is kept in its folder, for its certificate; how its own training
+    samples fare in audit-private.json, which is as private as they are.
     """
     check_folder(out, "--out")
     found = _target(target, variant)
@@ -111,7 +114,7 @@ def audit(
             Console().print(
                 f"How the training samples fare is private: {kept} (--private shows it).", highlight=False, soft_wrap=True
             )
-    if report.verdict == BROKEN:
+    if report.verdict in (BROKEN, TOO_LITTLE):
         raise typer.Exit(1)
 
 
@@ -185,25 +188,26 @@ def show(report: Report, console: Console) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    played = [finding for finding in report.findings if finding.verdict != UNTESTABLE]
+    played = [finding for finding in report.findings if finding.game in report.played]
     if played:
         console.print(_table(played))
     for finding in played:
         console.print(f"[bold]{finding.game}[/bold]: {escape(finding.detail)}", highlight=False, soft_wrap=True)
     for finding in report.findings:
-        if finding.verdict == UNTESTABLE:
-            console.print(f"[dim]{finding.game}: not testable, {escape(finding.detail)}[/dim]", highlight=False, soft_wrap=True)
+        if finding.verdict in (UNTESTABLE, INAPPLICABLE):
+            words = f"{finding.game}: {finding.verdict}, {escape(finding.detail)}"
+            console.print(f"[dim]{words}[/dim]", highlight=False, soft_wrap=True)
     style = STYLES[report.verdict]
     console.print(f"\n[{style}]{report.verdict}[/{style}]: {escape(reason(report))}", highlight=False, soft_wrap=True)
+    if report.findings:
+        console.print(f"This is about these games: {escape(report.coverage)}.", highlight=False, soft_wrap=True)
 
 
 def reason(report: Report) -> str:
     """The verdict in a sentence."""
     deciding = report.deciding
-    if deciding is None:
-        return report.why
-    if deciding.measured is None:
-        return deciding.detail
+    if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
+        return report.reason
     measured = "a value without noise tells neighbours apart, so no epsilon holds"
     if deciding.shown != "unbounded":
         measured = f"at least epsilon {deciding.measured:.4f} was measured in {deciding.scope}"

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpfl import certificate as certificates
-from dpfl.certificate.page import page
+from dpfl.certificate.page import audit_in_words, page
 from dpfl.errors import DpflError
 from dpfl.keys import default_key, public_file
 from dpfl.run.folder import write_atomically
@@ -67,7 +67,10 @@ def verify(
     data: Annotated[bool, typer.Option("--data", help="Load the run's data, where it is here, and hash it again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a certificate: signature, every epsilon computed again, and the run it is of. Exit code 1 if anything differs."""
+    """Check a certificate: signature, every epsilon computed again, the run it is of, and the files beside it.
+
+    Exit code 1 if anything differs, or if statements of nodes are given and one is missing. What was not checked is listed.
+    """
     verdict = certificates.verify(file, run, key, data, nodes or ())
     if as_json:
         print(json.dumps(verdict.to_dict()))
@@ -75,6 +78,8 @@ def verify(
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         for finding in verdict.findings:
             console.print(f"dpfl: {finding}", markup=False)
+        for line in verdict.unchecked:
+            console.print(f"not checked: {line}", markup=False)
     elif verdict.certificate:
         _show(verdict, verdict.certificate, Console(highlight=False))
     if verdict.findings:
@@ -87,9 +92,11 @@ def _show(verdict: certificates.Verdict, certificate: certificates.Certificate, 
     for check in verdict.checks:
         table.add_row(check.name, check.outcome)
     console.print(table)
+    for line in verdict.unchecked:
+        console.print(f"not checked: {line}", markup=False)
     told = certificate.reported
     accuracy = "accuracy not measured" if told.accuracy is None else f"accuracy {told.accuracy:.2%}"
-    audited = "no audit" if told.audit is None else f"audit: {told.audit['verdict']}"
+    audited = "no audit" if told.audit is None else f"audit: {audit_in_words(told.audit)}"
     lines = f"{told.measured or accuracy}; ended by {told.stopped_by}; {audited}"
     console.print(f"as reported by the run, not checked: {lines}", markup=False)
     console.print(f"key {certificate.signer.fingerprint}", markup=False, soft_wrap=True)

@@ -123,3 +123,35 @@ def limit(
         ledger.set_limit(Limit(epsilon, delta, accountant))
         ledger.close()
         print(f"{file.name}: epsilon {epsilon:g} at delta {delta:g} by {accountant}")
+
+
+@app.command()
+def reconcile(
+    policy: Annotated[Path, typer.Argument(help="The policy.toml of a node that does not run, or its folder.")],
+    signed: Annotated[
+        list[Path] | None, typer.Argument(help="What the node signed: statements, or the heads.json of a server.")
+    ] = None,
+) -> None:
+    """Count what a node signed and its ledger lacks, after a disk was set back, a ledger lost, or a folder copied.
+
+    The ledger then holds at least all that was signed, as far as the node's folder, its witness and the given files show it. It
+    may count a release twice, and never leaves one out that was shown. Runs that were under way are over for this node.
+    """
+    from dpfl.keys import load_private
+    from dpfl.node.charter import read
+    from dpfl.node.folder import locked
+    from dpfl.node.held import held
+    from dpfl.node.rollback import reconcile as add_missing
+
+    charter = read(policy)
+    with closing(locked(charter.folder)):
+        done = add_missing(charter, load_private(charter.key), held(charter), signed or ())
+    with closing(Ledger.read(done.path)) as ledger:
+        by = accountant(charter.limits.accountant)
+        epsilon = figure(by.epsilon(ledger.spent(), charter.limits.delta))
+    added, limits = sum(done.added.values()), charter.limits
+    what = (
+        f"{added} releases added, of {done.heads} signed heads that it lacked" if added or done.heads else "nothing is missing"
+    )
+    guarantee = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
+    print(f"{done.path.name}: {what}; epsilon {epsilon} of {limits.epsilon:g} spent, {guarantee}")

@@ -20,6 +20,7 @@ TEMPLATE = """\
 
 name = "{name}"
 key = "node.pem"                 # signs its answers; stays here
+# witness = "/mnt/other/{name}.witness"   # a file on other storage: whoever sets back this disk does not set it back
 
 [data]                           # as [data] of an experiment: a table, an .npz file, by a path of this folder
 name = "data.csv"
@@ -53,10 +54,12 @@ models = {models}
 variants = ["sound"]
 least_noise_multiplier = 0.5
 largest_clip = 10.0
+largest_weight = 10_000.0        # of any number of a model that is sent; no honest model comes near it
 largest_sampling_rate = 0.2
 most_steps = 100                 # a round
 most_rounds = 1000
 most_bytes = 268_435_456         # a letter, and so a model
+most_memory = 4_294_967_296      # bytes that fixed features of all samples may take, by the size that is declared
 # [allow.own_models]             # models of your own code, by import path, with their options
 # "clinic.models:net" = {{ hidden = 32 }}
 
@@ -151,8 +154,9 @@ def statement(
     run: Annotated[str, typer.Option(help="A run to be named apart, by its id.")] = "",
 ) -> None:
     """What the node spent, from its own ledger, signed with its own key."""
-    from dpfl.keys import load_private
+    from dpfl.keys import load_private, raw
     from dpfl.node.charter import read
+    from dpfl.node.rollback import own_heads, refuse_missing
     from dpfl.node.statement import statement as said
     from dpfl.privacy import Ledger
     from dpfl.privacy.ledgers import ledger_path
@@ -160,6 +164,7 @@ def statement(
     charter = read(policy)
     key = load_private(charter.key)
     with closing(Ledger.read(ledger_path(charter.ledgers, charter.name))) as ledger:
+        refuse_missing(charter, ledger, own_heads(charter, raw(key.public_key())))
         signed = said(ledger, charter.limit, run, key)
     out.write_text(json.dumps(signed, indent=2))
     words = signed["statement"]

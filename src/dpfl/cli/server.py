@@ -74,7 +74,8 @@ def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
     nodes = {name: carrier.Listed.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
     keys = {name: node.letters for name, node in nodes.items()}
-    return Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies), nodes
+    heads = Path(section.folder) / carrier.HEADS
+    return Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies, heads), nodes
 
 
 def serve(

@@ -56,13 +56,13 @@ class Units:
             first = last
 
     def means(self, of: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[torch.Tensor]:
-        """For each person, some at a time, the mean (units, n) over their rows of `of`: row numbers to (rows, n)."""
+        """For each person, some at a time, the float64 mean (units, n) over their rows of `of`: row numbers to (rows, n)."""
         for rows, group in self.blocks():
             sizes = torch.bincount(group)
             total = torch.zeros(len(sizes), of(rows[:1]).shape[1], dtype=torch.float64)
             for part, whose in zip(rows.split(ROWS), group.split(ROWS), strict=True):
                 total.index_add_(0, whose, of(part).double())
-            yield (total / sizes[:, None]).float()
+            yield total / sizes[:, None]
 
 
 def _places(sizes: torch.Tensor) -> torch.Tensor:

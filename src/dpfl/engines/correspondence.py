@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from dpfl.engines.head_memory import HeadMemory
 from dpfl.engines.post import Delivery, Post
 from dpfl.node import letters
 from dpfl.node.letters import Letter
@@ -47,6 +48,8 @@ class Correspondence:
     nodes: Mapping[str, Ed25519PublicKey]
     most: int
     """Bytes that an answer may have."""
+    memory: HeadMemory | None = None
+    """Of what nodes signed."""
     addresses: dict[str, str] = field(default_factory=dict)
     _greetings: dict[str, tuple[str, bytes, float]] = field(default_factory=dict)
 
@@ -77,7 +80,17 @@ class Correspondence:
                     answers[name] = self._read(name, asked[name], delivery.letter)
                     if enough is not None and len(answers) >= enough:
                         end = min(end, time.monotonic() + GRACE)
+        self._remember(answers)
         return answers
+
+    def _remember(self, answers: Mapping[str, Letter | Fault]) -> None:
+        """The heads of ledgers that answers carry, on disk before the answers are used."""
+        if self.memory is None:
+            return
+        for name, answer in answers.items():
+            if isinstance(answer, Letter):
+                self.memory.take(name, answer)
+        self.memory.save()
 
     def _greet(self) -> None:
         """Whoever is at an address that has no name yet is asked for it."""

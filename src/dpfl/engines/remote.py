@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -14,15 +14,20 @@ from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.node import sum_letters, wire
 from dpfl.node.letters import Letter
-from dpfl.node.refusals import PASSING, Bad
+from dpfl.node.refusals import PASSING, Bad, Reason
 from dpfl.node.task import Order, Reply, Task, cost
 from dpfl.privacy import Refused
 from dpfl.privacy.ledgers import Ledgers
 
+JOIN_AGAIN = str(Reason.JOIN_AGAIN)
 SILENT = "there was no answer before the deadline"
 ANOTHER = "its reply is not one to this order"
 BEYOND = "its reply is larger than clip, noise and steps make any, or no answer to what was asked, and was dropped"
 AWAY = "it was away when keys were agreed, and is asked again in a later round"
+
+
+Join = Callable[[Collection[str]], Mapping[str, Letter | Fault]]
+"""Asks these nodes to join, and returns the answers of those that answered."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,15 @@ class Remote:
     """Of the model, in numbers."""
     sums: Sums | None = None
     """Where numbers are masked, and only their sum is opened."""
+    join: Join | None = None
+    """Asks nodes that were started again to join the run again."""
 
     def run(self, order: Order) -> list[Reply]:
         """Closed by the last answer, or at the deadline by as many as are needed; of a secure sum it is the first exchange."""
         refused = self._begun(order)
         refused |= {task.client: reply for task in order.tasks if task.client not in refused and (reply := self._counted(task))}
         asked = {task: self._letter(order, task) for task in order.tasks if task.client not in refused}
-        answers = self.correspondence.ask({self._name(task): letter for task, letter in asked.items()}, self.seconds)
+        answers = self._answers({self._name(task): letter for task, letter in asked.items()})
         replies = _alike({task.client: self._believed(order, task, answers.get(self._name(task))) for task in asked}) | refused
         if sums := self._summed(order):
             sums.close(order.round, answers, [self._name(task) for task in asked])
@@ -65,6 +72,16 @@ class Remote:
                 f"{self.least} are needed: go on when they are back, with --resume."
             )
         return [replies[task.client] for task in order.tasks]
+
+    def _answers(self, asked: Mapping[str, bytes]) -> dict[str, Letter | Fault]:
+        """A node that was started again joins again, where it is shown what it signed, and is then asked once more."""
+        answers = self.correspondence.ask(asked, self.seconds)
+        started = [name for name, one in answers.items() if isinstance(one, Letter) and one.head.get("reason") == JOIN_AGAIN]
+        if not started or self.join is None:
+            return answers
+        refused = {name: one for name, one in self.join(started).items() if not is_kind(one, "joined")}
+        again = self.correspondence.ask({name: asked[name] for name in started if name not in refused}, self.seconds)
+        return {name: one for name, one in answers.items() if name not in started} | refused | again
 
     def _begun(self, order: Order) -> dict[int, Reply]:
         """Whoever has no keys for a secure sum is not asked for its part of it."""
@@ -134,6 +151,11 @@ class Remote:
 
     def close(self) -> None:
         self.correspondence.post.close()
+
+
+def is_kind(answer: Letter | Fault, kind: str) -> bool:
+    """Whether an answer came, and is of this kind."""
+    return isinstance(answer, Letter) and answer.head.get("kind") == kind
 
 
 def _asked_for(task: Task, reply: Reply) -> bool:

@@ -18,6 +18,8 @@ from dpfl.flower.post import FlowerPost
 from dpfl.flower.processes import Child, register, superlink
 
 OWNER = "owner.pem"
+HEADS = "heads.json"
+"""What nodes signed, as far as this server remembers."""
 WATCH_SECONDS = 1.0
 MOST_STARTS = 20
 """A SuperLink that ends more often is not to be helped by another start."""

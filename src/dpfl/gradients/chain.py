@@ -16,7 +16,7 @@ from dpfl.gradients.products import SampleGradient, Unsupported
 from dpfl.gradients.recording import Layer, find_layers
 from dpfl.gradients.rules import RULES, of_units
 from dpfl.gradients.scratch import Scratch
-from dpfl.gradients.spread import Spread
+from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.architectures import Centre
 
@@ -203,14 +203,14 @@ class ChainPass:
         self._chain = Chain(model)
         self._scratch = Scratch()
 
-    def __call__(self, x: Tensor, y: Tensor, spread: Spread | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(self, x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
         scores, kept = self._chain.forward(self._chain.model.arrange(x))
         losses, g = losses_and_gradients(scores, y, self._chain.model.task)
-        if spread is not None:
-            g = g * spread.shares.view(-1, *[1] * (g.dim() - 1))
+        if rows is not None:
+            g = rows.weigh(g)
         gradients: dict[int, SampleGradient] = {}
         with self._scratch.step():
             for layer, inputs, outputs in self._chain.backward(g, kept):
-                found = of_units(RULES[type(layer.module)], layer.module, inputs, outputs, spread)
-                gradients |= {entry: found[name] for name, entry in layer.entries.items()}
+                of_layer = of_units(RULES[type(layer.module)], layer.module, inputs, outputs, rows)
+                gradients |= {entry: of_layer[name] for name, entry in layer.entries.items()}
         return losses, [gradients[entry] for entry in range(len(gradients))]

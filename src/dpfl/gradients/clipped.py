@@ -1,12 +1,17 @@
-"""Sums of clipped per-sample gradients in one backward pass, and the plain mean gradient."""
+"""Sums of clipped per-unit gradients in one backward pass, and the plain mean gradient.
+
+The sum that noise is added to must move by at most the clip norm when one unit is added or removed. For that, three things
+hold in floats (docs/privacy.md, "Float arithmetic"): a unit's gradient has the same bits whoever else is in the batch
+(`chunks.py`), its norm is an upper bound (`rounding.py`), and the sum over units is in float64.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +19,17 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.gradients.chain import ChainPass
+from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import Loss, gradients_of, mean_loss
 from dpfl.gradients.mixing import refuse_mixing
-from dpfl.gradients.products import SampleGradient, Unsupported, squares_of
+from dpfl.gradients.products import SampleGradient, Unsupported
 from dpfl.gradients.row_pass import RowPass
-from dpfl.gradients.spread import Array, Spread, alike, chunk_of
+from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
+from dpfl.models.row_sizes import Invariant, Sizes, Unpadded, pad, padded_chunks
+from dpfl.privacy.clip import MARGIN
+from dpfl.privacy.rounding import DOUBLE, TERMS, gamma
 
 _log = logging.getLogger("dpfl")
 
@@ -29,9 +38,11 @@ _ROWS_BLOCK = 1 << 26
 
 _NOT_FINITE = "The model's weights are not finite; lower the learning rate."
 
-T = TypeVar("T")
+Array = np.ndarray[Any, Any]
 Way = ChainPass | LayerPass | RowPass
 Factors = Callable[[Tensor], Tensor]
+
+ARITHMETIC = ("exact", "fast")
 
 
 class NonFinite(DpflError):
@@ -40,10 +51,15 @@ class NonFinite(DpflError):
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """The sum over units of factor * gradient in layout order; norms (B, groups) before clipping; losses (B,).
+    """The sum over units of factor * gradient.
 
     A unit is a sample, or a person, whose gradient and loss are the means over their rows. One whose loss or gradient is not
     finite counts as 0 in all three, as the clip would have it.
+
+    Attributes:
+        total: The sum in layout order, in float64.
+        norms: Upper bounds (B, groups) on the norms before clipping, in float64.
+        losses: The losses (B,).
     """
 
     total: Tensor
@@ -51,85 +67,236 @@ class ClippedSum:
     losses: Tensor
 
 
+@dataclass(frozen=True)
+class _Chunk:
+    """Rows that are computed together: `units` says which of the batch's are first in it, the rest fills it up."""
+
+    x: Tensor
+    y: Tensor
+    units: Array
+    rows: UnitRows | None = None
+    large: bool = False
+
+
+class _Total:
+    """A float64 sum in layout order, entry by entry; what is added first is not added to zeros."""
+
+    def __init__(self, model: FlatModel) -> None:
+        self._layout = model.layout
+        self._entries: dict[int, Tensor] = {}
+
+    def add(self, entry: int, part: Tensor) -> None:
+        if entry in self._entries:
+            self._entries[entry] += part
+        else:
+            self._entries[entry] = part
+
+    @property
+    def vector(self) -> Tensor:
+        if not self._entries:
+            return torch.zeros(self._layout.trainable, dtype=torch.float64)
+        return torch.cat([self._entries[entry] for entry in range(len(self._entries))])
+
+
 class ClippedGradients:
     """Clipped sums for one model. The module carries hooks only while a sum is computed.
 
-    Each group of layout entries is clipped by its own norm; without groups, the whole gradient is one group.
+    Args:
+        model: The model whose gradients are clipped.
+        groups: Layout entries that are clipped together, each group by its own norm; by default all are one group.
+        chunk: The largest number of rows that are computed at a time.
+        arithmetic: "exact" gives every unit the same bits in any batch; "fast" leaves the padding out, for simulations.
     """
 
-    def __init__(self, model: FlatModel, groups: Sequence[Sequence[int]] | None = None, chunk: int = 512) -> None:
+    def __init__(
+        self, model: FlatModel, groups: Sequence[Sequence[int]] | None = None, chunk: int = 128, arithmetic: str = "exact"
+    ) -> None:
         refuse_batch_statistics(model.module)
         if chunk < 1:
             raise DpflError(f"chunk must be at least 1, but is {chunk}.")
+        if arithmetic not in ARITHMETIC:
+            raise DpflError(f"arithmetic is 'exact' or 'fast', not {arithmetic!r}.")
         self.model = model
         self.groups = _checked_groups(groups, len(model.parameters))
+        self._exact = arithmetic == "exact"
         self._chunk = chunk
         self._row_chunk = max(1, min(chunk, _ROWS_BLOCK // model.layout.trainable))
         self._checked = False
+        self._sizes: dict[tuple[Any, ...], Sizes] = {}
         self._ways: Iterator[type[Way]] = iter((ChainPass, LayerPass, RowPass))
         self._pass = self._next_way()
 
-    def __call__(self, x: Tensor, y: Tensor, factors: Factors, whose: Tensor | None = None) -> ClippedSum:
-        """The clipped sum over a batch; factors maps norms (B, groups) to multipliers (B, groups).
+    @property
+    def path(self) -> str:
+        """How units were computed, in words for the statement."""
+        paths = [sizes.path for sizes in self._sizes.values()]
+        return next((path for path in paths if "one unit" in path), paths[0] if paths else "")
 
-        `whose` says which unit each row is of: 0, 1, 2, ..., ascending; without it, every row is one.
+    def __call__(self, x: Tensor, y: Tensor, factors: Factors, whose: Tensor | None = None) -> ClippedSum:
+        """The clipped sum over a batch.
+
+        Args:
+            x: The samples.
+            y: Their labels.
+            factors: Maps norms (B, groups) to multipliers (B, groups).
+            whose: Which unit each row is of: 0, 1, 2, ..., ascending; without it, every row is one.
+
+        Returns:
+            The sum, and norms and losses of the units.
+
+        Raises:
+            NonFinite: The model has a weight, or the clip a factor, that is not finite.
         """
-        part = partial(self._part, factors=factors)
-        if whose is not None and len(sizes := _checked_sizes(whose, len(x))) < len(x):
-            alone = partial(self._alone, factors=factors)
-            return self._in_place(list(self._unit_parts(x, y, sizes, self._chunk, part, alone)))
-        parts = [part for _, part in self._parts(x, y, self._chunk, part)]
-        return parts[0] if len(parts) == 1 else self._joined(parts)
+        self._check(x, y)
+        sizes = None if whose is None else _checked_sizes(whose, len(x))
+        while True:
+            try:
+                return self._sum(x, y, factors, sizes)
+            except Unsupported as reason:  # all of the batch again: a unit's bits must not depend on who came before it
+                self._pass = self._next_way(reason)
 
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Slices of the batch with the gradients of their samples (b, trainable), as many at a time as memory should hold."""
-        return self._parts(x, y, self._row_chunk, self._written_out)
+        for units, rows in self._written(x, y, None):
+            yield slice(int(units[0]), int(units[-1]) + 1), rows
 
     def unit_rows(self, x: Tensor, y: Tensor, whose: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Units of the batch with their gradients, the means over their rows."""
-        sizes = _checked_sizes(whose, len(x))
-        return self._unit_parts(x, y, sizes, self._row_chunk, self._written_out, lambda x, y: self._mean(x, y)[1][None])
+        for units, rows in self._written(x, y, _checked_sizes(whose, len(x))):
+            yield torch.from_numpy(units), rows
 
-    def _parts(self, x: Tensor, y: Tensor, chunk: int, part: Callable[[Tensor, Tensor], T]) -> Iterator[tuple[slice, T]]:
-        """A result for each chunk of the batch, by the fallback from the first one on that needs it."""
+    @torch.no_grad()
+    def _sum(self, x: Tensor, y: Tensor, factors: Factors, sizes: Array | None) -> ClippedSum:
+        units = len(x) if sizes is None else len(sizes)
+        total = _Total(self.model)
+        norms, losses = torch.zeros(units, len(self.groups), dtype=torch.float64), torch.zeros(units)
+        self._amplifies = 1.0
+        for chunk in self._chunks(x, y, sizes, self._chunk):
+            places = torch.from_numpy(chunk.units)
+            add = self._add_large if chunk.large else self._add
+            norms[places], losses[places] = add(chunk, factors, total)
+        if units > most_units(self._amplifies):
+            raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+        return ClippedSum(total.vector, norms, losses)
+
+    def _add(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
+        """Adds the clipped gradients of a chunk's units to the total."""
+        losses, gradients = self._passed(chunk)
+        norms, count = self._norms(gradients), len(chunk.units)
+        self._amplifies = max(self._amplifies, *(gradient.amplifies for gradient in gradients))
+        norms, losses = norms[:count], losses[:count]
+        finite = torch.isfinite(norms).all(1) & torch.isfinite(losses)
+        chosen = slice(0, count) if (whole := bool(finite.all())) else finite.nonzero().flatten()
+        norms, losses = (norms, losses) if whole else (norms.where(finite[:, None], 0.0), losses.where(finite, 0.0))
+        weights = _checked_factors(factors, norms)[chosen]
+        for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
+            for entry in group:
+                total.add(entry, gradients[entry].weighted(chosen, weight))
+        return norms, losses
+
+    def _add_large(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
+        """The same of one unit with more rows than a chunk: its mean is made of its own rows alone."""
+        loss, mean = self._mean(chunk.x, chunk.y)
+        spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
+        squares = [torch.stack([mean[span].square().sum() for span in own]).sum() for own in spans]
+        norms = torch.stack(squares).sqrt()[None] * (1 + gamma(self.model.layout.trainable, DOUBLE))
+        for weight, group in zip(_checked_factors(factors, norms)[0], self.groups, strict=True):
+            for entry in group:
+                total.add(entry, weight * mean[self.model.layout.span(entry)])
+        return norms, loss[None]
+
+    def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and gradient, in float64, of one unit of many rows; zeros where they are not finite."""
+        total, loss = _Total(self.model), torch.zeros((), dtype=torch.float64)
+        for chunk in self._chunks(x, y, None, self._chunk):
+            losses, gradients = self._passed(chunk)
+            count = len(chunk.units)
+            share = torch.full((count,), 1 / len(x), dtype=torch.float64)
+            loss += losses[:count].double().sum() / len(x)
+            for entry, gradient in enumerate(gradients):
+                total.add(entry, gradient.weighted(slice(0, count), share))
+        mean = total.vector
+        finite = torch.isfinite(mean).all() & torch.isfinite(loss)
+        return (loss.float(), mean) if finite else (torch.zeros(()), torch.zeros_like(mean))
+
+    @torch.no_grad()
+    def _written(self, x: Tensor, y: Tensor, sizes: Array | None) -> Iterator[tuple[Array, Tensor]]:
+        """Units and their gradients, by the next way from the first chunk on that needs it."""
         self._check(x, y)
         done = 0
-        while done < len(x):
-            size = self._row_chunk if isinstance(self._pass, RowPass) else chunk
-            rows = slice(done, min(done + size, len(x)))
+        while True:
             try:
-                found = part(x[rows], y[rows])
+                for chunk in list(self._chunks(x, y, sizes, self._row_chunk))[done:]:
+                    yield chunk.units, self._mean(chunk.x, chunk.y)[1].float()[None] if chunk.large else self._rows_of(chunk)
+                    done += 1
+                return
             except Unsupported as reason:
+                if done:
+                    raise DpflError(f"The model computes gradients in another way for some samples ({reason}).") from None
                 self._pass = self._next_way(reason)
-                continue
-            yield rows, found
-            done = rows.stop
 
-    def _unit_parts(
-        self, x: Tensor, y: Tensor, sizes: Array, chunk: int, part: Callable[..., T],
-        alone: Callable[[Tensor, Tensor], T],
-    ) -> Iterator[tuple[Tensor, T]]:  # fmt: skip
-        """A result for each chunk of whole units; a unit with more rows than are written out at a time comes alone."""
-        self._check(x, y)
-        rows: slice | Tensor
-        starts = sizes.cumsum() - sizes
-        as_they_come = alike(sizes, self._row_chunk)
-        left = np.arange(len(sizes)) if as_they_come else np.argsort(sizes, kind="stable")
-        while len(left):
-            most = self._row_chunk if isinstance(self._pass, RowPass) else chunk
-            units = left[: chunk_of(sizes[left], most, self._row_chunk)]
-            spread = Spread(sizes[units], self._row_chunk)
-            if as_they_come:
-                rows = slice(int(starts[units[0]]), int(starts[units[0]]) + len(spread.group))
-            else:
-                rows = torch.from_numpy(starts[units][spread.group] + spread.places_within)
-            try:
-                found = part(x[rows], y[rows], spread=spread) if spread.most <= self._row_chunk else alone(x[rows], y[rows])
-            except Unsupported as reason:
-                self._pass = self._next_way(reason)
-                continue
-            yield torch.from_numpy(units), found
-            left = left[len(units) :]
+    def _rows_of(self, chunk: _Chunk) -> Tensor:
+        losses, gradients = self._passed(chunk)
+        count = len(chunk.units)
+        rows = torch.cat([gradient.rows(slice(0, len(losses))) for gradient in gradients], dim=1)[:count]
+        if not torch.isfinite(rows.sum() + losses[:count].sum()):
+            rows[~(torch.isfinite(rows).all(1) & torch.isfinite(losses[:count]))] = 0
+        return rows
+
+    def _passed(self, chunk: _Chunk) -> tuple[Tensor, list[SampleGradient]]:
+        """The losses and gradients of units, those that fill the chunk up included."""
+        losses, gradients = self._pass(chunk.x, chunk.y, chunk.rows)
+        return losses if chunk.rows is None else chunk.rows.sum(chunk.rows.weigh(losses)), gradients
+
+    def _chunks(self, x: Tensor, y: Tensor, sizes: Array | None, most: int) -> Iterator[_Chunk]:
+        if sizes is not None and (len(sizes) < len(x)):
+            yield from self._unit_chunks(x, y, sizes, most)
+            return
+        done = 0
+        for (samples, labels), count in padded_chunks(self._sizes_for(x, y, most), x, y):
+            yield _Chunk(samples, labels, np.arange(done, done + count))
+            done += count
+
+    def _unit_chunks(self, x: Tensor, y: Tensor, sizes: Array, most: int) -> Iterator[_Chunk]:
+        """Chunks of units of equally many rows, each unit filled up to the next power of two."""
+        starts, classes = sizes.cumsum() - sizes, 2 ** np.ceil(np.log2(sizes)).astype(np.int64)
+        chunk_sizes = self._sizes_for(x, y, most)
+        for per_unit in np.unique(classes).tolist():
+            left = np.flatnonzero(classes == per_unit)
+            while len(left):
+                if per_unit > most:
+                    own = slice(int(starts[left[0]]), int(starts[left[0]] + sizes[left[0]]))
+                    yield _Chunk(x[own], y[own], left[:1], large=True)
+                    left = left[1:]
+                    continue
+                rows = chunk_sizes.rows_for(len(left), per_unit)
+                units, left = left[: rows // per_unit], left[rows // per_unit :]
+                yield self._unit_chunk(x, y, units, sizes[units], starts[units], (rows, per_unit))
+
+    def _unit_chunk(self, x: Tensor, y: Tensor, units: Array, sizes: Array, starts: Array, shape: tuple[int, int]) -> _Chunk:
+        """The rows of these units; where a unit has fewer, its last row again, which counts 0."""
+        rows, per_unit = shape
+        place = np.arange(per_unit)
+        chosen = torch.from_numpy((starts[:, None] + np.minimum(place, sizes[:, None] - 1)).ravel())
+        shares = np.where(place < sizes[:, None], 1 / sizes[:, None], 0.0).astype(np.float32).ravel()
+        return _Chunk(
+            pad(x[chosen], rows), pad(y[chosen], rows), units, UnitRows(per_unit, pad(torch.from_numpy(shares), rows))
+        )
+
+    def _sizes_for(self, x: Tensor, y: Tensor, most: int) -> Sizes:
+        most = min(most, self._row_chunk) if isinstance(self._pass, RowPass) else most
+        name = type(self._pass).__name__
+        key = name, most, x.dtype, tuple(x.shape[1:]), y.dtype, tuple(y.shape[1:])
+        if key not in self._sizes:
+            test = SelfTest(self.model, self._outputs, f"gradients {name}", x[:1], y[:1])
+            self._sizes[key] = Invariant(most, test.reference) if self._exact else Unpadded(most)
+        return self._sizes[key]
+
+    def _outputs(self, x: Tensor, y: Tensor, rows: UnitRows | None) -> list[Tensor]:
+        """What must not depend on the batch: losses, norms, and gradients written out."""
+        losses, gradients = self._passed(_Chunk(x, y, np.arange(0), rows))
+        parts = (gradient.parts or (gradient.rows(slice(0, len(losses))),) for gradient in gradients)
+        return [losses, *(gradient.squares for gradient in gradients), *(part for own in parts for part in own)]
 
     def _check(self, x: Tensor, y: Tensor) -> None:
         """A model that is not finite is refused whatever the batch is, an empty one included: who sent it must not see more."""
@@ -148,105 +315,23 @@ class ClippedGradients:
                 _log.info("Per-sample gradients by torch.func, which is slower, because the model has %s.", reason)
             try:
                 return way(self.model)
-            except Unsupported as found:
-                reason = found
+            except Unsupported as unsupported:
+                reason = unsupported
         raise AssertionError("torch.func takes every model")
 
-    @torch.no_grad()
-    def _part(self, x: Tensor, y: Tensor, spread: Spread | None = None, *, factors: Factors) -> ClippedSum:
-        drawn = torch.get_rng_state()
-        losses, gradients = self._passed(x, y, spread)
-        norms = self._norms(gradients)
-        if torch.isfinite(norms).all() and torch.isfinite(losses).all():
-            return ClippedSum(self._summed(gradients, _checked_factors(factors, norms)), norms, losses)
-        return self._part_of_finite(x, y, spread, factors, _finite(norms, losses), norms, drawn)
-
-    def _passed(self, x: Tensor, y: Tensor, spread: Spread | None) -> tuple[Tensor, list[SampleGradient]]:
-        """The losses and gradients of units."""
-        losses, gradients = self._pass(x, y, spread)
-        return losses if spread is None else spread.sums(losses * spread.shares), gradients
-
-    def _part_of_finite(
-        self, x: Tensor, y: Tensor, spread: Spread | None, factors: Factors, finite: Tensor, norms: Tensor, drawn: Tensor
-    ) -> ClippedSum:
-        """The others again, with the same draws (of dropout): the shortest of them stands, unweighted, in the place of what is
-        not finite, which a weight of 0 would not take out of a matrix product. One by one, with draws of their own, where it is
-        not finite there."""
-        if not finite.any():
-            zeros = torch.zeros_like(self.model.vector[: self.model.layout.trainable])
-            return ClippedSum(zeros, torch.zeros_like(norms), zeros.new_zeros(len(norms)))
-        whose = torch.arange(len(x)) if spread is None else spread.whose
-        shortest = int(norms.sum(1).where(finite, torch.inf).argmin())
-        places = torch.where(finite[whose], torch.arange(len(x)), int(torch.searchsorted(whose, shortest)))
-        torch.set_rng_state(drawn)
-        losses, gradients = self._passed(x[places], y[places], spread)
-        norms = self._norms(gradients)
-        if not torch.isfinite(norms).all() or not torch.isfinite(losses).all():
-            one = spread.one if spread else lambda unit: (slice(unit, unit + 1), None)
-            own = [one(unit) for unit in range(len(norms))]
-            return self._joined([self._part(x[rows], y[rows], alone, factors=factors) for rows, alone in own])
-        weights = _checked_factors(factors, norms) * finite[:, None]
-        return ClippedSum(self._summed(gradients, weights), norms * finite[:, None], losses * finite)
-
-    @torch.no_grad()
-    def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss and gradient of one unit of many rows, some at a time; zeros where they are not finite."""
-        total, loss = torch.zeros_like(self.model.vector[: self.model.layout.trainable]), torch.zeros(())
-        for rows in torch.arange(len(x)).split(self._row_chunk):
-            losses, gradients = self._pass(x[rows], y[rows])
-            total += self._summed(gradients, torch.full((len(rows), len(self.groups)), 1 / len(x)))
-            loss += losses.sum() / len(x)
-        finite = torch.isfinite(total).all() & torch.isfinite(loss)
-        return (loss, total) if finite else (torch.zeros_like(loss), torch.zeros_like(total))
-
-    def _alone(self, x: Tensor, y: Tensor, factors: Factors) -> ClippedSum:
-        loss, total = self._mean(x, y)
-        spans = [[self.model.layout.span(entry) for entry in group] for group in self.groups]
-        norms = torch.stack([torch.cat([squares_of(total[span][None]) for span in own]).sum() for own in spans]).sqrt()[None]
-        if not torch.isfinite(norms).all():
-            return ClippedSum(torch.zeros_like(total), torch.zeros_like(norms), torch.zeros_like(loss)[None])
-        for weight, own in zip(_checked_factors(factors, norms)[0], spans, strict=True):
-            for span in own:
-                total[span] *= weight
-        return ClippedSum(total, norms, loss[None])
-
-    def _summed(self, gradients: list[SampleGradient], weights: Tensor) -> Tensor:
-        total = torch.empty_like(self.model.vector[: self.model.layout.trainable])
-        for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
-            for entry in group:
-                total[self.model.layout.span(entry)] = gradients[entry].weighted(weight)
-        return total
-
-    @torch.no_grad()
-    def _written_out(self, x: Tensor, y: Tensor, spread: Spread | None = None) -> Tensor:
-        losses, gradients = self._passed(x, y, spread)
-        rows = torch.cat([gradient.rows(slice(None)) for gradient in gradients], dim=1)
-        if not torch.isfinite(rows.sum() + losses.sum()):
-            rows[~_finite(rows, losses)] = 0
-        return rows
-
     def _norms(self, gradients: list[SampleGradient]) -> Tensor:
-        columns = [torch.stack([gradients[entry].squares for entry in group]).sum(0) for group in self.groups]
+        """By additions of whole tensors, which are the same for every unit; a reduction may take the last ones otherwise."""
+        columns = [reduce(torch.add, (gradients[entry].squares for entry in group)) for group in self.groups]
         return torch.stack(columns, dim=1).sqrt()
 
-    def _joined(self, parts: list[ClippedSum]) -> ClippedSum:
-        zeros = torch.zeros_like(self.model.vector[: self.model.layout.trainable])
-        return ClippedSum(
-            total=sum((part.total for part in parts), zeros),
-            norms=torch.cat([zeros.new_zeros(0, len(self.groups)), *(part.norms for part in parts)]),
-            losses=torch.cat([zeros.new_zeros(0), *(part.losses for part in parts)]),
-        )
 
-    def _in_place(self, parts: list[tuple[Tensor, ClippedSum]]) -> ClippedSum:
-        """Parts of units in any order."""
-        if len(parts) == 1:
-            return parts[0][1]
-        found = self._joined([part for _, part in parts])
-        units = np.concatenate([np.zeros(0, np.int64), *(units.numpy() for units, _ in parts)])
-        if (units[1:] > units[:-1]).all():
-            return found
-        order = torch.from_numpy(units.argsort())
-        return ClippedSum(found.total, found.norms[order], found.losses[order])
+def most_units(amplifies: float) -> float:
+    """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
+
+    Args:
+        amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
+    """
+    return MARGIN / 2 / (2 * gamma(2 * TERMS, DOUBLE) * amplifies)
 
 
 def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:
@@ -258,11 +343,6 @@ def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_
     return torch.cat([gradient.flatten() for gradient in gradients_of(loss, model)]), loss.item()
 
 
-def _finite(numbers: Tensor, losses: Tensor) -> Tensor:
-    """Which samples have finite numbers (B, n) and a finite loss."""
-    return torch.isfinite(numbers).all(1) & torch.isfinite(losses)
-
-
 def _checked_sizes(whose: Tensor, rows: int) -> Array:
     """How many rows each unit has."""
     group = whose.numpy()
@@ -272,10 +352,10 @@ def _checked_sizes(whose: Tensor, rows: int) -> Array:
 
 
 def _checked_groups(groups: Sequence[Sequence[int]] | None, entries: int) -> tuple[tuple[int, ...], ...]:
-    found = (tuple(range(entries)),) if groups is None else tuple(tuple(group) for group in groups)
-    if sorted(entry for group in found for entry in group) != list(range(entries)) or not all(found):
+    checked = (tuple(range(entries)),) if groups is None else tuple(tuple(group) for group in groups)
+    if sorted(entry for group in checked for entry in group) != list(range(entries)) or not all(checked):
         raise DpflError(f"Clipping groups must hold each of the parameters 0 to {entries - 1} exactly once.")
-    return found
+    return checked
 
 
 def _checked_factors(factors: Factors, norms: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.gradients.products import SampleGradient, Unsupported, products, written_out
+from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, products, written_out
 
 Pair = tuple[int, int]
 
@@ -60,25 +60,21 @@ def convolution_weight(module: nn.Module, x: Tensor, g: Tensor) -> SampleGradien
         room.view(view.shape).squeeze().copy_(view.squeeze())
         return room
 
-    def recomputed(weights: Tensor) -> Tensor:
-        return _summed(shape, padded.permute(0, 3, 1, 2), g * weights[:, None, None, None])
-
-    gradient = products(output.transpose(1, 2), right, shape.places * shape.fan_in, recomputed)
-    return _channels_first(gradient, shape, gradient.weighted is recomputed)
+    return _channels_first(products(output.transpose(1, 2), right, shape.places * shape.fan_in, (padded, g)), shape)
 
 
-def _channels_first(gradient: SampleGradient, shape: _Shape, summed: bool) -> SampleGradient:
+def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
     """Patches have the channels last, and parameters first."""
     kernel = (-1, shape.width, shape.places, shape.fan_in)
 
-    def weighted(weights: Tensor) -> Tensor:
-        return gradient.weighted(weights).view(kernel).mT.flatten()
+    def weighted(units: Chosen, weights: Tensor) -> Tensor:
+        return gradient.weighted(units, weights).view(kernel).mT.flatten()
 
     def rows(block: slice) -> Tensor:
         found = gradient.rows(block)
         return found.view(len(found), *kernel[1:]).mT.flatten(1)
 
-    return SampleGradient(gradient.squares, gradient.weighted if summed else weighted, rows)
+    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts)
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:
@@ -115,11 +111,3 @@ def _depthwise(patches: Tensor, output: Tensor) -> Tensor:
     images = patches.squeeze(6).permute(4, 5, 0, 2, 3, 1)
     places = [images[i, j] for i in range(height) for j in range(width)]
     return torch.stack([(place * output).sum((1, 2)) for place in places], dim=2).flatten(1)
-
-
-def _summed(shape: _Shape, padded: Tensor, g: Tensor) -> Tensor:
-    kernel = padded.new_empty(1).expand(shape.width, shape.fan_in, *shape.kernel)
-    _, weight, _ = torch.ops.aten.convolution_backward(
-        g, padded, kernel, None, shape.stride, (0, 0), shape.dilation, False, (0, 0), shape.groups, (False, True, False)
-    )
-    return weight.flatten()

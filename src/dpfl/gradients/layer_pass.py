@@ -7,11 +7,11 @@ from torch import Tensor
 
 from dpfl.gradients.losses import checked_scores, sample_losses
 from dpfl.gradients.mixing import modes, random_rows, refusal, untouched
-from dpfl.gradients.products import SampleGradient, Unsupported
+from dpfl.gradients.products import SampleGradient, Unsupported, written_out
 from dpfl.gradients.recording import Record, find_layers, recording, uses_of
 from dpfl.gradients.rules import LayerGradients, joined, linear, of_units, places
 from dpfl.gradients.scratch import Scratch
-from dpfl.gradients.spread import Spread
+from dpfl.gradients.unit_rows import UnitRows
 from dpfl.gradients.unrolled import Unrolled
 from dpfl.models import FlatModel
 
@@ -25,24 +25,25 @@ class LayerPass:
         self._probed = False
         self._scratch = Scratch()
 
-    def __call__(self, x: Tensor, y: Tensor, spread: Spread | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(self, x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
         if not self._probed:
             self._probe(x)
         with torch.enable_grad(), recording(self.layers) as records:
             losses = sample_losses(self.model.module(self.model.arrange(x)), y, self.model.task)
         uses = uses_of(losses)
-        gradients, shares = {}, None if spread is None else spread.shares
+        gradients, shares = {}, None if rows is None else rows.shares
+        units = len(x) // (rows.per_unit if rows else 1)
         with self._scratch.step():
             for record, outputs in zip(records, _at_outputs(losses, records, shares), strict=True):
                 record.check(outputs, uses, self.model.parameters)
-                found = _gradients(record, outputs, spread)
+                found = _gradients(record, outputs, rows)
                 for name, entry in record.layer.entries.items():
-                    gradients[entry] = found[name] if name in found else self._nothing(entry, len(spread or x))
+                    gradients[entry] = found[name] if name in found else self._nothing(entry, units)
         return losses.detach(), [gradients[entry] for entry in range(len(gradients))]
 
     def _nothing(self, entry: int, samples: int) -> SampleGradient:
         zeros = torch.zeros_like(self.model.parameters[entry]).flatten()
-        return SampleGradient(zeros.new_zeros(samples), lambda _: zeros, lambda block: zeros.expand(samples, -1)[block])
+        return written_out(zeros.expand(samples, -1))
 
     def _probe(self, x: Tensor) -> None:
         with untouched(self.model):
@@ -74,18 +75,18 @@ def _at_outputs(losses: Tensor, records: list[Record], weights: Tensor | None = 
     return [[next(found) for _ in record.taps] for record in records]
 
 
-def _gradients(record: Record, outputs: list[Tensor | None], spread: Spread | None) -> LayerGradients:
+def _gradients(record: Record, outputs: list[Tensor | None], rows: UnitRows | None) -> LayerGradients:
     layer = record.layer
     seen = [(tap.name, tap.x, g) for tap, g in zip(record.taps, outputs, strict=True) if g is not None]
     if not seen:
         return {}
     if not isinstance(layer.rule, Unrolled):
         x, g = seen[0][1:] if len(seen) == 1 else joined(layer.rule, [(x, g) for _, x, g in seen])
-        return of_units(layer.rule, layer.module, x, g, spread)
+        return of_units(layer.rule, layer.module, x, g, rows)
     terms: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for name, x, g in seen:
         terms.setdefault(name, []).append((x, g))
     seen_at = {name: joined(linear, calls) for name, calls in terms.items()}
-    if spread is not None:
-        seen_at = {name: places(x, g, spread) for name, (x, g) in seen_at.items()}
+    if rows is not None:
+        seen_at = {name: places(x, g, rows) for name, (x, g) in seen_at.items()}
     return layer.rule.gradients(set(layer.entries), seen_at)

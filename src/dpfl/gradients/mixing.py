@@ -24,9 +24,11 @@ _WIDE = 10.0
 def refuse_mixing(model: FlatModel, x: Tensor) -> None:
     """Changes each sample of a small batch in turn, in training and in evaluation mode; the others' scores must not move.
 
-    The samples are random, of the shape and kind of those in x: what is refused says nothing of private data.
+    The samples are random, of the shape and kind of those in x: what is refused says nothing of private data. So are the
+    weights: those that a server sends could hide a mixture, or make much of rounding.
     """
     with untouched(model):
+        model.load(random_weights(model))
         rows, others = random_rows(model, x), _other_rows(model, x)
         for mode in modes(model.module):
             with mode:
@@ -92,6 +94,17 @@ def untouched(model: FlatModel) -> Iterator[None]:
         model.load(vector)
         for buffer, value in buffers:
             buffer.copy_(value)
+
+
+def random_weights(model: FlatModel) -> Tensor:
+    """Weights of a test's own: who chooses the model's must not choose what is tested."""
+    generator = torch.Generator().manual_seed(2)
+    parts = []
+    for name, shape in zip(model.layout.names, model.layout.shapes, strict=True):
+        fan_in = max(1, int(torch.Size(shape[1:]).numel())) if len(shape) > 1 else 1
+        weights = torch.randn(shape, generator=generator).flatten() / fan_in**0.5
+        parts.append(weights.abs() + 0.5 if name.endswith("running_var") else weights)
+    return torch.cat(parts).to(model.vector)
 
 
 def refusal(what: str) -> DpflError:

@@ -1,30 +1,46 @@
-"""The gradient of one parameter for every sample of a batch, as a norm and a weighted sum.
+"""The gradient of one parameter for every unit of a chunk, as a norm and a weighted sum.
 
-A weight whose gradient is a sum of T outer products per sample is either written out, or its norm comes from the two T x T
-Gram matrices ("ghost" norm), whichever moves less data.
+A weight whose gradient is a sum of T outer products per unit is either written out, or its norm comes from the two T x T
+Gram matrices ("ghost" norm), whichever moves less data. A written-out gradient is a float32 vector: its norm is measured on
+exactly the numbers that are summed. Sums over units are in float64 (docs/privacy.md, "Float arithmetic").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from dpfl.gradients.scratch import empty, temporary
+from dpfl.privacy.rounding import COVER, SMALLEST, TERMS, cover_cancellation, squared_norms
 
 Right = Callable[[slice, Tensor], Tensor]
-"""The right factors of a block of samples; the tensor is room for them."""
+"""The right factors of a block of units; the tensor is room for them."""
+
+Chosen = slice | Tensor
+"""Which units of a chunk are summed: the first ones, or their places."""
 
 
 @dataclass(frozen=True)
 class SampleGradient:
-    """One parameter: each sample's squared norm (B,), the flat sum of gradients under weights (B,), and rows (b, n) of some."""
+    """The gradient of one parameter for each unit of a chunk.
+
+    Attributes:
+        squares: Upper bounds (B,) on the squared norms, in float64.
+        weighted: Maps units of the chunk and their float64 weights to the flat float64 sum of weighted gradients.
+        rows: Maps a slice of units to their gradients (b, n), written out.
+        amplifies: A bound on the summed length of a unit's terms over its norm as stated; 1 where nothing cancels.
+        parts: What the gradients are made of, by unit, where that is less than the rows.
+    """
 
     squares: Tensor
-    weighted: Callable[[Tensor], Tensor]
+    weighted: Callable[[Chosen, Tensor], Tensor]
     rows: Callable[[slice], Tensor]
+    amplifies: float = 1.0
+    parts: tuple[Tensor, ...] = ()
 
 
 class Unsupported(Exception):
@@ -36,41 +52,68 @@ _GRAM_ADVANTAGE = 16
 # Numbers: what one block of unfolded patches or gradients may take, and what may be kept until the weights are known.
 _BLOCK = 1 << 21
 _KEEP = 1 << 25
-# Where outer products cancel, the float32 sum of a batch is rounded by about this much of their separate norms.
-_ROUNDING = 2 * torch.finfo(torch.float32).eps
-# The smallest number of float32: a square is rounded by up to half of it, which is all of a square that is smaller.
-_SMALLEST = 2.0**-149
+# Numbers that are converted to float64 at a time: they stay in the cache.
+_CONVERTED = 1 << 16
 
 
 def written_out(rows: Tensor) -> SampleGradient:
-    return SampleGradient(squares_of(rows), lambda weights: weights @ rows, lambda block: rows[block])
+    """Gradients that are given as rows (B, n)."""
+    return SampleGradient(squared_norms(rows), lambda units, weights: sum_rows(weights, rows[units]), lambda block: rows[block])
 
 
-def squares_of(rows: Tensor) -> Tensor:
-    # Not vector_norm: over ten million numbers its running float32 sum is low by 4e-4; this one adds in a cascade.
-    return rows.square().sum(1)
+def sum_rows(weights: Tensor, rows: Tensor) -> Tensor:
+    """The float64 sum of rows (B, n) under weights (B,), by columns that stay in the cache."""
+    total = weights.new_zeros(rows.shape[1], dtype=torch.float64)
+    step = max(1024, _CONVERTED // max(1, len(rows)))
+    for first in range(0, len(rows), TERMS):
+        some = weights[first : first + TERMS].double()
+        for start in range(0, rows.shape[1], step):
+            part = slice(start, start + step)
+            total[part] += some @ rows[first : first + TERMS, part].double()
+    return total
 
 
 def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
     """One parameter whose rows of weights are split among several gradients."""
     return SampleGradient(
-        torch.stack([part.squares for part in parts]).sum(0),
-        lambda weights: torch.cat([part.weighted(weights) for part in parts]),
+        reduce(torch.add, (part.squares for part in parts)),
+        lambda units, weights: torch.cat([part.weighted(units, weights) for part in parts]),
         lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
+        max(part.amplifies for part in parts),
+        tuple(factor for part in parts for factor in part.parts) if all(part.parts for part in parts) else (),
     )
 
 
 def outer(x: Tensor, g: Tensor) -> SampleGradient:
-    """Gradients g x^T, from x (B, in) and g (B, out). Squares too small for float32 count as its smallest number each: what
-    they are multiplied with may be large."""
+    """Gradients g x^T, from x (B, in) and g (B, out).
+
+    Squares too small for float32 count as its smallest number each: what they are multiplied with may be large. A product of
+    two float32 numbers is exact in float64.
+    """
+
+    def weighted(units: Chosen, weights: Tensor) -> Tensor:
+        return _sum_products((g[units].double() * weights[:, None])[None], x[units].double()[None])
+
     return SampleGradient(
-        (squares_of(x) + x.shape[1] * _SMALLEST) * (squares_of(g) + g.shape[1] * _SMALLEST),
-        lambda weights: ((g * weights[:, None]).T @ x).flatten(),
+        (squared_norms(x) + x.shape[1] * SMALLEST) * (squared_norms(g) + g.shape[1] * SMALLEST),
+        weighted,
         lambda block: outer_products(x[block], g[block]),
+        parts=(x, g),
     )
 
 
+def _sum_products(left: Tensor, right: Tensor) -> Tensor:
+    """The flat sum over terms of outer products, per group: from float64 (G, n, height) and (G, n, width)."""
+    if left.shape[1] <= TERMS:
+        return torch.bmm(left.mT, right).flatten()
+    total = left.new_zeros(len(left), left.shape[2], right.shape[2])
+    for first in range(0, left.shape[1], TERMS):
+        total.baddbmm_(left[:, first : first + TERMS].mT, right[:, first : first + TERMS])
+    return total.flatten()
+
+
 def outer_products(x: Tensor, g: Tensor) -> Tensor:
+    """Rows (B, out * in) of g x^T."""
     return (g.unsqueeze(2) * x.unsqueeze(1)).flatten(1)
 
 
@@ -80,11 +123,7 @@ def sum_of_outer(x: Tensor, g: Tensor, small: int = 0) -> SampleGradient:
         return written_out(torch.bmm(g.mT, x).flatten(1))
     if x.shape[1] == 1:
         return outer(x.squeeze(1), g.squeeze(1))
-
-    def weighted(weights: Tensor) -> Tensor:
-        return ((g * weights[:, None, None]).flatten(0, 1).T @ x.flatten(0, 1)).flatten()
-
-    return products(g.unsqueeze(1), lambda block, _: x[block].unsqueeze(1), x.shape[-1], weighted)
+    return products(g.unsqueeze(1), lambda block, _: x[block].unsqueeze(1), x.shape[-1], (x, g))
 
 
 def compared(pairs: int, gradients: int, height: int, width: int) -> bool:
@@ -92,49 +131,99 @@ def compared(pairs: int, gradients: int, height: int, width: int) -> bool:
     return pairs * (height + width) <= _GRAM_ADVANTAGE * gradients * height * width
 
 
-def products(left: Tensor, right: Right, width: int, weighted: Callable[[Tensor], Tensor]) -> SampleGradient:
-    """Gradients left^T right, from left (B, G, T, r) and right(block, out) (b, G, T, width)."""
-    samples, groups, terms, height = left.shape
-    ghost = compared(terms * terms, 1, height, width)
-    keep = not ghost and samples * groups * height * width <= _KEEP
-    step = min(samples, max(1, _BLOCK // (groups * width * (terms if ghost else max(terms, height)))))
-    blocks = [slice(start, min(start + step, samples)) for start in range(0, samples, step)]
+def products(left: Tensor, right: Right, width: int, parts: tuple[Tensor, ...]) -> SampleGradient:
+    """Gradients left^T right, from left (B, G, T, r) and right(block, room) (b, G, T, width), which are made of the parts."""
+    _, _, terms, height = left.shape
+    if compared(terms * terms, 1, height, width):
+        return replace(_Products(left, right, width).compared(), parts=parts)
+    return _Products(left, right, width).written()
 
-    lengths: list[Tensor] = []
 
-    def written(block: slice, out: Tensor, measured: bool = False) -> Tensor:
+class _Products:
+    """Sums of outer products, with the blocks in which they are computed."""
+
+    def __init__(self, left: Tensor, right: Right, width: int) -> None:
+        self.left, self.right, self.width = left, right, width
+        self.samples, self.groups, self.terms, self.height = left.shape
+
+    def compared(self) -> SampleGradient:
+        """Norms from Gram matrices, sums from one product of all terms."""
+        squares = []
+        for block in self._blocks(self.terms):
+            with temporary():
+                squares.append(_ghost_squares(self.left[block], self._right(block)))
+        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER)
+
+    def written(self) -> SampleGradient:
+        """Norms from written-out gradients, which are kept, or made again in the same blocks."""
+        size, blocks = self.groups * self.height * self.width, self._blocks(max(self.terms, self.height))
+        if self.samples * size <= _KEEP:
+            kept = empty(self.left, self.samples, size)
+            for block in blocks:
+                self._write(block, kept[block])
+            return written_out(kept)
+        room = empty(self.left, len(range(self.samples)[blocks[0]]), size)
+        squares = torch.cat([squared_norms(self._write(block, room)) for block in blocks])
+
+        def weighted(units: Chosen, weights: Tensor) -> Tensor:
+            whole = torch.zeros(self.samples, dtype=torch.float64)
+            whole[units] = weights
+            total = torch.zeros(size, dtype=torch.float64)
+            for block in blocks:
+                inside = whole[block].nonzero().flatten()
+                if len(inside):
+                    total += sum_rows(whole[block][inside], self._write(block, room)[inside])
+            return total
+
+        return SampleGradient(squares, weighted, self._rows)
+
+    def _blocks(self, numbers: int) -> list[slice]:
+        step = min(self.samples, max(1, _BLOCK // (self.groups * self.width * numbers)))
+        return [slice(start, min(start + step, self.samples)) for start in range(0, self.samples, step)]
+
+    def _right(self, block: slice) -> Tensor:
+        return self.right(block, empty(self.left, block.stop - block.start, self.groups, self.terms, self.width))
+
+    def _write(self, block: slice, out: Tensor) -> Tensor:
         size = block.stop - block.start
         with temporary():
-            terms_of_block = right(block, empty(left, size, groups, terms, width)).flatten(0, 1)
-            torch.bmm(left[block].flatten(0, 1).mT, terms_of_block, out=out[:size].view(-1, height, width))
-            if measured:
-                each = torch.linalg.vector_norm(terms_of_block, dim=2).view(size, groups, terms)
-                lengths.append((torch.linalg.vector_norm(left[block], dim=3) * each).sum((1, 2)))
+            factors = self._right(block).flatten(0, 1)
+            torch.bmm(self.left[block].flatten(0, 1).mT, factors, out=out[:size].view(-1, self.height, self.width))
         return out[:size]
 
-    def rows(wanted: slice) -> Tensor:
-        first, last, _ = wanted.indices(samples)
-        found = left.new_empty(last - first, groups * height * width)
+    def _rows(self, wanted: slice) -> Tensor:
+        first, last, _ = wanted.indices(self.samples)
+        rows = self.left.new_empty(last - first, self.groups * self.height * self.width)
+        step = self._blocks(max(self.terms, self.height))[0].stop
         for start in range(first, last, step):
             stop = min(start + step, last)
-            written(slice(start, stop), found[start - first : stop - first])
-        return found
+            self._write(slice(start, stop), rows[start - first : stop - first])
+        return rows
 
-    squares = []
-    if ghost:
-        for block in blocks:
+    def _summed(self, units: Chosen, weights: Tensor) -> Tensor:
+        """In float64, where each product of two float32 numbers is exact."""
+        total = torch.zeros(self.groups * self.height * self.width, dtype=torch.float64)
+        for block, own, places in self._chosen(units, weights):
             with temporary():
-                room = empty(left, block.stop - block.start, groups, terms, width)
-                squares.append(_ghost_squares(left[block], right(block, room)))
-        return SampleGradient(torch.cat(squares), weighted, rows)
-    kept = empty(left, samples if keep else step, groups * height * width)
-    for block in blocks:
-        gradients = written(block, kept[block] if keep else kept, measured=not keep)
-        # Short rows, whose norms vector_norm has right.
-        squares.append(squares_of(torch.linalg.vector_norm(gradients.view(len(gradients), -1, width), dim=2)))
-    if not keep:
-        return SampleGradient(covering(torch.cat(squares), torch.cat(lengths)), weighted, rows)
-    return SampleGradient(torch.cat(squares), lambda weights: weights @ kept, lambda block: kept[block])
+                right = self._right(block)
+                left = self.left[block]
+                if places is not None:
+                    left, right = left[places], right[places]
+                left = left.double() * own.view(-1, 1, 1, 1)
+                total += _sum_products(*(part.transpose(0, 1).flatten(1, 2).contiguous() for part in (left, right.double())))
+        return total
+
+    def _chosen(self, units: Chosen, weights: Tensor) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
+        """Blocks with the weights of the chosen units in them, and the places of these in the block, or None for all."""
+        for block in self._blocks(self.terms):
+            if isinstance(units, slice):
+                inside = slice(block.start, min(block.stop, len(weights)))
+                if inside.start < inside.stop:
+                    yield inside, weights[inside], None
+            else:
+                own = (units >= block.start) & (units < block.stop)
+                if own.any():
+                    yield block, weights[own], units[own] - block.start
 
 
 def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
@@ -143,9 +232,4 @@ def _ghost_squares(left: Tensor, right: Tensor) -> Tensor:
     first, second = left @ left.mT, right @ right.mT
     squares = (first * second).sum((1, 2, 3)).clamp_min(0)
     lengths = (first.diagonal(dim1=2, dim2=3) * second.diagonal(dim1=2, dim2=3)).sqrt().sum((1, 2))
-    return covering(squares, lengths).float()
-
-
-def covering(squares: Tensor, lengths: Tensor) -> Tensor:
-    """The squares of norms and of what rounding can add to them, where terms of these lengths in all are summed."""
-    return (squares.sqrt() + _ROUNDING * lengths).square()
+    return cover_cancellation(squares, lengths, 1)

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from dpfl.gradients.losses import gradients_of, sample_losses
 from dpfl.gradients.products import SampleGradient, written_out
-from dpfl.gradients.spread import Spread
+from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 
 _log = logging.getLogger("dpfl")
@@ -23,7 +23,7 @@ class RowPass:
         self.model = model
         self._rows = self._vectorised
 
-    def __call__(self, x: Tensor, y: Tensor, spread: Spread | None = None) -> tuple[Tensor, list[SampleGradient]]:
+    def __call__(self, x: Tensor, y: Tensor, of_units: UnitRows | None = None) -> tuple[Tensor, list[SampleGradient]]:
         try:
             losses, rows = self._rows(x, y)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -32,8 +32,8 @@ class RowPass:
             _log.info("torch.func cannot vectorise this model (%s): per-sample gradients one by one.", error)
             self._rows = self._one_by_one
             losses, rows = self._rows(x, y)
-        if spread is not None:
-            rows = spread.sums(rows * spread.shares[:, None])
+        if of_units is not None:
+            rows = of_units.sum(of_units.weigh(rows))
         return losses, [written_out(rows[:, self.model.layout.span(e)]) for e in range(len(self.model.parameters))]
 
     def _vectorised(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,16 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.gradients.convolution import convolution_weight
-from dpfl.gradients.products import (
-    SampleGradient,
-    Unsupported,
-    covering,
-    outer,
-    outer_products,
-    sum_of_outer,
-    written_out,
-)
-from dpfl.gradients.spread import Spread
+from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, outer, sum_of_outer, written_out
+from dpfl.gradients.unit_rows import UnitRows
+from dpfl.privacy.rounding import COVER, TERMS, cover_cancellation
 
 LayerGradients = dict[str, SampleGradient]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
@@ -27,10 +20,8 @@ Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
 _WORD_PAIRS = 1 << 22
 # Of a unit, whose square is what is compared; with more words, the gradients of its rows are written out.
 _MOST_WORDS = 1 << 11
-# Numbers: gradients of all units of a chunk that are written out sooner than their rows are compared, and gradients of all rows
-# that are written out and summed sooner than the rows of units are padded.
+# Numbers: gradients of all units of a chunk that are written out sooner than their rows are compared.
 _SMALL = 1 << 18
-_TINY = 1 << 16
 
 
 def _trained(module: nn.Module, weight: Callable[[], SampleGradient], bias: Callable[[], Tensor]) -> LayerGradients:
@@ -93,8 +84,13 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
         g = g * (words != module.padding_idx).unsqueeze(2)
     size = (module.num_embeddings, module.embedding_dim)
 
-    def weighted(weights: Tensor) -> Tensor:
-        return g.new_zeros(size).index_add_(0, words.flatten(), (g * weights[:, None, None]).flatten(0, 1)).flatten()
+    def weighted(units: Chosen, weights: Tensor) -> Tensor:
+        total = torch.zeros(size, dtype=torch.float64)
+        step = max(1, TERMS // max(1, words.shape[1]))
+        for some, slopes, own in zip(words[units].split(step), g[units].split(step), weights.split(step), strict=True):
+            part = torch.zeros(size, dtype=torch.float64)
+            total += part.index_add_(0, some.flatten(), (slopes.double() * own[:, None, None]).flatten(0, 1))
+        return total.flatten()
 
     def rows(block: slice) -> Tensor:
         some = words[block]
@@ -104,13 +100,16 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
     step = max(1, _WORD_PAIRS // max(1, words.shape[1] ** 2))
     pairs = zip(words.split(step), g.split(step), strict=True)
-    return {"weight": SampleGradient(torch.cat([_word_squares(*pair) for pair in pairs]), weighted, rows)}
+    return {
+        "weight": SampleGradient(torch.cat([_word_squares(*pair) for pair in pairs]), weighted, rows, 1 / COVER, (words, g))
+    }
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:
     """A word's gradient is the sum over its places; each of its n places then brings a share 1 / n of the square."""
-    same = (words.unsqueeze(1) == words.unsqueeze(2)).to(g.dtype)
-    return covering(((same @ g).square().sum(2) / same.sum(2)).sum(1), g.square().sum(2).sqrt().sum(1))
+    same, g = (words.unsqueeze(1) == words.unsqueeze(2)).double(), g.double()
+    squares = ((same @ g).square().sum(2) / same.sum(2)).sum(1)
+    return cover_cancellation(squares, g.square().sum(2).sqrt().sum(1), 1)
 
 
 RULES: dict[type[nn.Module], Rule] = {
@@ -131,32 +130,21 @@ def rule_for(module: nn.Module) -> Rule | None:
     return RULES.get(type(module)) if known and plain else None
 
 
-def of_units(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, spread: Spread | None) -> LayerGradients:
+def of_units(rule: Rule, module: nn.Module, x: Tensor, g: Tensor, rows: UnitRows | None) -> LayerGradients:
     """The rows of a unit as places of one sample, where the layer has places and its own batch dimension; else summed."""
-    if spread is None or spread.single:
+    if rows is None or rows.per_unit == 1:
         return rule(module, x, g)
-    if rule is linear and x.dim() == 2:
-        return _trained(module, lambda: _outer_of_units(x, g, spread), lambda: spread.sums(g))
-    if rule is linear and x.dim() > 2:
-        inputs, outputs = places(x, g, spread)
+    if rule is linear:
+        inputs, outputs = places(x, g, rows)
         return _trained(module, lambda: sum_of_outer(inputs, outputs, _SMALL), lambda: outputs.sum(1))
-    if rule is embedding and spread.most * x[0].numel() <= _MOST_WORDS:
-        return rule(module, spread.filled(x), spread.padded(g))
-    return {name: spread.summed(gradient) for name, gradient in rule(module, x, g).items()}
+    if rule is embedding and rows.per_unit * x[0].numel() <= _MOST_WORDS:
+        return rule(module, rows.by_unit(x), rows.by_unit(g))
+    return {name: rows.summed(gradient) for name, gradient in rule(module, x, g).items()}
 
 
-def _outer_of_units(x: Tensor, g: Tensor, spread: Spread) -> SampleGradient:
-    height, width = g.shape[1], x.shape[1]
-    if len(x) * height * width <= _TINY:
-        return written_out(spread.sums(outer_products(x, g)))
-    if len(spread) * height * width <= _SMALL or not spread.banded(height, width):
-        return sum_of_outer(*places(x, g, spread), _SMALL)
-    return spread.outer(x, g)
-
-
-def places(x: Tensor, g: Tensor, spread: Spread) -> tuple[Tensor, Tensor]:
+def places(x: Tensor, g: Tensor, rows: UnitRows) -> tuple[Tensor, Tensor]:
     """Inputs (rows, ..., in) and outputs (rows, ..., out) of a linear map: (units, places, in) and (units, places, out)."""
-    return spread.filled(x).flatten(1, -2), spread.padded(g).flatten(1, -2)
+    return rows.by_unit(x).flatten(1, -2), rows.by_unit(g).flatten(1, -2)
 
 
 def joined(rule: Rule, calls: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Features of many images, a few at a time, into memory that is taken once."""
+"""Two kinds of features as one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from dpfl.models.row_sizes import RowFunction
+
 TOGETHER = 500
-
-
-def in_parts(images: Tensor, of: Callable[[Tensor], Tensor], size: int) -> Tensor:
-    out = images.new_empty(len(images), *of(images[:1]).shape[1:])
-    for place, part in zip(out.split(size), images.split(size), strict=True):
-        place.copy_(of(part))
-    return out
 
 
 def beside(one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -25,4 +20,4 @@ def beside(one: Callable[[Tensor], Tensor], other: Callable[[Tensor], Tensor]) -
         first, second = one(images).flatten(1), other(images).flatten(1)
         return torch.cat([first, functional.normalize(second) * first.norm(dim=1, keepdim=True)], 1)
 
-    return lambda images: in_parts(images, both, TOGETHER)
+    return RowFunction(both, TOGETHER)

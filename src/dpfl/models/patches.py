@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from dpfl.errors import DpflError
 from dpfl.models.leaves import leaf_images
-from dpfl.models.parts import in_parts
+from dpfl.models.row_sizes import RowFunction
 
 SIDE = 6
 """Of a patch, in pixels."""
@@ -63,7 +63,7 @@ def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callab
             found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., :columns]
         return _normalised((found + LEAST).sqrt())
 
-    return lambda images: in_parts(images, of, max(1, PIXELS // (shape[1] * shape[2])))
+    return RowFunction(of, max(1, PIXELS // (shape[1] * shape[2])))
 
 
 def _normalised(features: Tensor) -> Tensor:

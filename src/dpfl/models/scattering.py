@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from dpfl.errors import DpflError
 from dpfl.models.decorrelate import decorrelating
-from dpfl.models.parts import in_parts
+from dpfl.models.row_sizes import RowFunction
 
 WIDTH = 0.8
 """Of the finest Gaussian, in pixels; doubled from scale to scale."""
@@ -104,13 +104,13 @@ def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callabl
             found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
         return normalised(found)
 
-    mixing = cache(lambda: decorrelating(lambda images: in_parts(images, alike, BATCH), shape))
+    mixing = cache(lambda: decorrelating(RowFunction(alike, BATCH), shape))
 
     def mixed(images: Tensor) -> Tensor:
         """No images have a shape, too, for which nothing need be mixed."""
         return torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
 
-    return lambda images: in_parts(images, mixed, BATCH)
+    return RowFunction(mixed, BATCH)
 
 
 def _coarser(spectrum: Tensor, factor: int) -> Tensor:

@@ -77,10 +77,14 @@ class Allow(_Section):
     variants: tuple[str, ...] = ("sound",)
     least_noise_multiplier: float = Field(default=0.3, gt=0)
     largest_clip: float = Field(default=10.0, gt=0)
+    largest_weight: float = Field(default=1e4, gt=0)
+    """Of any number of a model that is sent, up or down; see `Guard.check_vectors`."""
     largest_sampling_rate: float = Field(default=0.5, gt=0, le=1)
     most_steps: int = Field(default=1000, ge=1, le=1_000_000)
     most_rounds: int = Field(default=1000, ge=1, le=MOST_ROUNDS)
     most_bytes: int = Field(default=256 << 20, ge=1 << 16, le=1 << 34)
+    most_memory: int = Field(default=4 << 30, ge=1 << 16, le=1 << 44)
+    """Bytes that the fixed features of all samples may take."""
 
 
 class Rounded(_Section):
@@ -115,6 +119,7 @@ class Secure(_Section):
 class _File(_Section):
     name: str
     key: str = "node.pem"
+    witness: str | None = None
     data: dict[str, Any]
     split: Split | None = None
     server: Server = Server()
@@ -142,6 +147,8 @@ class Charter:
     tell: Tell
     secure: Secure | None = None
     """Its members by the hexadecimal digits of their keys."""
+    witness: Path | None = None
+    """A file on other storage to which every signed head of the ledger is appended."""
 
     @property
     def policy(self) -> Policy:
@@ -170,6 +177,11 @@ class Charter:
         if isinstance(size, Rounded):
             return math.ceil(units / size.rounded) * size.rounded
         return size.constant if isinstance(size, Constant) else units
+
+    def rows(self, declared: int, rows_per_person: int | None) -> int:
+        """How many rows memory is counted for: those that the node says it has, so that what it refuses says no more. Of a
+        person the most that are trained on, where the policy says that."""
+        return declared * (rows_per_person or 1) if self.limits.unit == "person" else declared
 
     @property
     def randomness(self) -> Randomness:
@@ -228,11 +240,21 @@ def _charter(path: Path, file: _File) -> Charter:
     owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
     charter = Charter(
         folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell,
-        file.secure and _pinned(file.secure),
+        file.secure and _pinned(file.secure), _witness(folder, file.witness),
     )  # fmt: skip
     charter.shares("run")  # what cannot be a limit is refused here
     charter.limit  # noqa: B018
     return charter
+
+
+def _witness(folder: Path, given: str | None) -> Path | None:
+    """Refused in the node's own folder, where a backup would set it back with the ledger."""
+    if given is None:
+        return None
+    path = (folder / Path(given).expanduser()).resolve()
+    if path.is_relative_to(folder):
+        raise DpflError(f"witness is {given!r}, inside of the node's own folder: name a file on other storage.")
+    return path
 
 
 def _pinned(secure: Secure) -> Secure:

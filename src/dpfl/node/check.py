@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import time
@@ -10,12 +11,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpfl import models
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.keys import fingerprint, load_private, raw
+from dpfl.models import feature_map
 from dpfl.node.charter import Charter, Constant, Rounded, Secure
 from dpfl.node.held import digest, held
 from dpfl.node.orders import MOST_KEPT
+from dpfl.node.rollback import own_heads, refuse_missing, refuse_traces
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger import Account
 from dpfl.privacy.ledgers import ledger_path
@@ -42,6 +46,7 @@ def findings(charter: Charter) -> list[Finding]:
     data: list[Federation] = []
     found.append(_of("data", lambda: _data(charter, data)))
     if data:
+        found.append(_of("memory", lambda: _memory(charter, data[0])))
         found.append(_of("ledger", lambda: _ledger(charter, data[0])))
     found += [_of("entropy", lambda: _entropy(charter)), _of("clock", lambda: _clock(charter))]
     return [*found, _of("disk", lambda: _disk(charter)), _of("server", lambda: _server(charter))]
@@ -80,15 +85,38 @@ def _data(charter: Charter, found: list[Federation]) -> str:
     return f"{len(found[0].train)} samples of {shape} for the task {found[0].task.name}{private}"
 
 
+def _memory(charter: Charter, data: Federation) -> str:
+    """Runs are refused by the declared size, so that the server learns no other: the owner is told what that is in truth."""
+    if not any(_has_features(name, data.shape) for name in charter.allow.models):
+        return "no model of the policy has fixed features that would take some"
+    rows, most = len(data.train), charter.allow.most_memory
+    declared = charter.declared(data.counted(charter.limits.unit)[0])
+    each = most // max(charter.rows(declared, data.rows_per_person), 1)
+    needed = f"features may take {each} bytes of a sample, {each * rows / 1e9:.2g} GB for {rows} samples"
+    if each * rows > (there := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+        raise DpflError(f"By the declared size {needed}, but this machine has {there / 1e9:.2g} GB: lower allow.most_memory.")
+    return needed
+
+
+def _has_features(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether this model of the catalogue would be trained on features of these samples."""
+    try:
+        return feature_map(models.from_name(name), shape) is not None
+    except DpflError:  # samples that it does not take
+        return False
+
+
 def _ledger(charter: Charter, data: Federation) -> str:
     path, limits = ledger_path(charter.ledgers, charter.name), charter.limits
     kind = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
+    refuse_traces(charter)
     if not path.exists():
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
         ledger.refuse_other(Account(charter.name, limits.unit, limits.neighbours))
         if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
             raise DpflError(f"The ledger {path} counts other data than the policy names; bring back the data that it counts.")
+        refuse_missing(charter, ledger, own_heads(charter, raw(load_private(charter.key).public_key())))
         spent = figure(accountant(limits.accountant).epsilon(ledger.spent(), limits.delta))
         return f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} spent {kind}"
 
@@ -148,7 +176,8 @@ def leaving(charter: Charter) -> Iterator[str]:
         yield from _summed(charter.secure)
     yield f"how many {limits.unit}s there are: {_size(charter)}"
     yield "its name, the form of its samples, the version of dpfl, and when and how long it works"
-    yield "a signed statement of what its ledger holds, to owners of runs that it joined"
+    yield "signed statements of what its ledger holds, and how far it had come with every reply, to owners of joined runs"
+    yield "how far the ledgers of other nodes had come, as they signed it, to owners of runs with these nodes"
     if tell.trusted:
         yield "CLIPPED UPDATES WITHOUT NOISE, to a server that is trusted to add it"
     if tell.bare:

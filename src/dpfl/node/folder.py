@@ -15,19 +15,27 @@ from dpfl.privacy.ledger_chain import Tail
 from dpfl.privacy.ledgers import ledger_path
 
 
+def open_own(charter: Charter, data: Federation, path: Path) -> Ledger:
+    """A ledger of this node, for its data, at a path; made where there is none."""
+    limits = charter.limits
+    return Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit))
+
+
 def open_ledger(charter: Charter, data: Federation, seen: Tail) -> Ledger:
     """The node's one ledger, with the limit of its policy; made where nothing was ever seen of one."""
-    path = ledger_path(charter.ledgers, charter.name)
+    path, policy = ledger_path(charter.ledgers, charter.name), charter.folder / "policy.toml"
     if seen.links and not path.exists():
         raise DpflError(
-            f"The ledger {path} is gone, and what it held was spent: bring it back from a copy. Without one, this data has no "
-            "budget left."
+            f"The ledger {path} is gone, and what it held was spent: bring it back from a copy, or count what was signed with: "
+            f"dpfl ledger reconcile {policy}"
         )
-    limits = charter.limits
-    ledger = Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit))
+    ledger = open_own(charter, data, path)
     if not ledger.holds(seen):
         ledger.close()
-        raise DpflError(f"The ledger {path} is older than what was spent since: bring back the one that this node had last.")
+        raise DpflError(
+            f"The ledger {path} is older than what was spent since: bring back the one that this node had last, or count what "
+            f"was signed with: dpfl ledger reconcile {policy}"
+        )
     if ledger.limit != charter.limit:
         ledger.set_limit(charter.limit)
     return ledger

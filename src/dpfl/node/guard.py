@@ -6,8 +6,10 @@ cost, here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
@@ -20,7 +22,7 @@ from dpfl.node.refusals import Bad, Reason
 from dpfl.node.task import Task
 from dpfl.privacy import Ledger, Release
 from dpfl.privacy.calibrate import MOST, largest
-from dpfl.privacy.columns import ColumnSurvey
+from dpfl.privacy.columns import LEAST, ColumnSurvey
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, Spent, add_all, neighbours_of
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.limit import Limit, Share
@@ -67,6 +69,33 @@ class Guard:
                 first(self._survey(task))
         except DpflError:  # parts that do not go together
             raise Bad(Reason.BAD_WORDS) from None
+
+    def check_vectors(self, task: Task, vectors: Mapping[str, np.ndarray], layout: Layout) -> None:
+        """Refuses a model that no honest server sends.
+
+        Huge weights make the last bit of a float32 sum count. Arithmetic that gives every unit the same bits makes that
+        harmless; this bound is a second line, for whatever that arithmetic overlooks.
+
+        Args:
+            task: What is asked for with these vectors.
+            vectors: The model, and what is added to its gradients, if anything.
+            layout: Of the model.
+
+        Raises:
+            Bad: By `Reason.WEIGHTS_TOO_LARGE`.
+        """
+        first(self._vectors(task, vectors, layout))
+
+    def _vectors(self, task: Task, vectors: Mapping[str, np.ndarray], layout: Layout) -> Broken:
+        largest = self.charter.allow.largest_weight
+        sizes = {name: _largest(array) for name, array in vectors.items()}
+        yield any(not size <= largest for size in sizes.values()), Reason.WEIGHTS_TOO_LARGE
+        if "correction" in sizes and not task.local.objective.needs_last:  # every step goes along it by the rate
+            reach = task.steps * task.local.optimiser.rate * sizes["correction"]
+            yield not reach <= largest, Reason.WEIGHTS_TOO_LARGE
+        if layout.paid:  # numbers of a row are divided by the root of the second half
+            variances = vectors["model"][layout.paid][(layout.paid.stop - layout.paid.start) // 2 :]
+            yield bool((variances < np.float32(LEAST)).any()), Reason.WEIGHTS_TOO_LARGE
 
     def _run(self, proposal: Proposal) -> Broken:
         allow, limits, held = self.charter.allow, self.charter.limits, self.held
@@ -181,6 +210,11 @@ class Guard:
         yield self.charter.limits.neighbours != ADD_REMOVE, Reason.OTHER_UNIT
         yield self.charter.tell.secure and not survey.secure, Reason.NOT_SECURE
         yield survey.multiplier < self.charter.allow.least_noise_multiplier, Reason.TOO_LITTLE_NOISE
+
+
+def _largest(array: np.ndarray) -> float:
+    """The largest magnitude; not a number where one is not."""
+    return float(max(array.max(), -array.min())) if array.size else 0.0
 
 
 def _own(task: Task) -> tuple[Release, ...]:

@@ -19,6 +19,10 @@ ROWS = 256
 """Rows that are copied at a time to read all of a client's data."""
 
 
+SHARES = 1 << 32
+"""Parts of one person: what each row counts is rounded down to whole ones, so that sums are exact."""
+
+
 @dataclass(frozen=True)
 class Holdings:
     """A client's rows of a larger (shared) data set; with `persons`, all of one person's are one unit."""
@@ -65,10 +69,10 @@ class Questioned:
         labels, persons = self.data.y.long(), self.data.persons
         if persons is None:
             return np.bincount(labels[self.data.rows].numpy(), minlength=self.classes)
-        total = torch.zeros(self.classes, dtype=torch.float64)
+        total = torch.zeros(self.classes, dtype=torch.int64)
         for rows, group in persons.blocks():
-            total.index_add_(0, labels[rows], 1 / torch.bincount(group).double()[group])
-        return total.numpy()
+            total.index_add_(0, labels[rows], SHARES // torch.bincount(group)[group])
+        return total.numpy() / SHARES
 
     @property
     def blocks(self) -> Iterator[Tensor]:

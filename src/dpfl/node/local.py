@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.products import sum_rows
 from dpfl.models import FlatModel
 from dpfl.node.descent import descent
 from dpfl.node.drift import Drift
@@ -55,13 +56,17 @@ def clipped_batch(gradients: ClippedGradients, data: Holdings, release: Release,
 
 
 def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
-    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own."""
+    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own. In float64."""
     if not isinstance(clip, Measuring):
         return gradients(x, y, clip.factors, whose).total
-    total = torch.zeros(gradients.model.layout.trainable)
+    total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
     written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
     for _, rows in written:
-        total += clip.clipped(rows).sum(0) if isinstance(clip, Reshaping) else clip.factors(clip.norms(rows)) @ rows
+        total += (
+            clip.clipped(rows).double().sum(0)
+            if isinstance(clip, Reshaping)
+            else sum_rows(clip.factors(clip.norms(rows)), rows)
+        )
     return total
 
 

@@ -17,12 +17,15 @@ from torch import Tensor
 
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
+from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, plain_gradient
 from dpfl.gradients.mixing import refuse_mixing
+from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating
+from dpfl.models.row_sizes import Invariant, padded_chunks
 from dpfl.node.drift import Drift
-from dpfl.node.holdings import Holdings, Questioned
+from dpfl.node.holdings import ROWS, Holdings, Questioned
 from dpfl.node.local import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.node.objectives import Generator
 from dpfl.node.site import Site
@@ -164,7 +167,8 @@ class Node:
             trained = self._train(task, vector, randomness, None) if drawn or self.site.timed else None
             sent = release.into_sum(*trained) if drawn and trained else release.into_sum(torch.zeros(layout.size))
         whole = release.whole_sum(task.summed.bound, task.summed.clients)
-        return whole.numbers(sent.numpy() * np.float64(task.summed.scale), generator("share of the noise"))
+        weighted = sent.double().numpy() * task.summed.scale  # in float32 two sums could be rounded apart
+        return whole.numbers(weighted, generator("share of the noise"))
 
     @contextmanager
     def _training(self, vector: Tensor, generator: Generator) -> Iterator[None]:
@@ -223,8 +227,16 @@ class Node:
         return task.client + self.site.held_out if task.measures and self.site.held_out is not None else task.client
 
     def _counted(self, x: Tensor, y: Tensor, most: float) -> Tensor:
-        with evaluating(self.model.module):
-            return counted(self.site.task, self.model.module(self.model.arrange(x)), y, most)
+        """In chunks in which a sample counts with the same numbers in every batch."""
+
+        def compute(x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, Tensor]:
+            with evaluating(self.model.module):
+                scores = self.model.module(self.model.arrange(x))
+                return scores, counted(self.site.task, scores, y, most)
+
+        test = SelfTest(self.model, compute, f"metric {most}", x[:1], y[:1])
+        sizes = Invariant(ROWS, test.reference)
+        return torch.cat([compute(chunk[0], chunk[1])[1][:count] for chunk, count in padded_chunks(sizes, x, y)])
 
     def _norms(self, task: Task, vector: Tensor) -> np.ndarray:
         """Of the gradients of public samples, as they are."""
@@ -302,7 +314,7 @@ class Node:
         names = [name for name, offset in zip(layout.names, layout.offsets, strict=True) if offset < layout.trainable]
         groups = release.clip.groups(names)
         if groups not in self._gradients:
-            self._gradients[groups] = ClippedGradients(self.model, groups)
+            self._gradients[groups] = ClippedGradients(self.model, groups, arithmetic=self.site.arithmetic)
         return self._gradients[groups]
 
     def _randomness(self, client: int, name: str, debits: bool) -> Randomness:
@@ -368,6 +380,11 @@ class Node:
             assert self.site.ledgers is not None
             self._ledgers[client] = self.site.ledgers.open(client)
         return self._ledgers[client]
+
+    @property
+    def arithmetic(self) -> str:
+        """How the units of private steps were computed so far, in words for the statement."""
+        return next((gradients.path for gradients in self._gradients.values() if gradients.path), "")
 
     def close(self) -> None:
         self._clerk.shutdown()

@@ -10,7 +10,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.node.refusals import Bad, Reason
-from dpfl.privacy.events import Event, encode
+from dpfl.privacy.events import Event, decode, encode
 from dpfl.privacy.ledger_chain import Tail
 
 FORMAT = 1
@@ -77,6 +77,29 @@ class Orders:
                 f"The orders {self._path} cannot be used ({error}); bring them back from a copy, or move them away: runs that "
                 "the ledger knows are then over for this node."
             ) from error
+
+    @classmethod
+    def seen_in(cls, folder: Path) -> Tail:
+        """How far the ledger had come by the orders of a folder; nothing is made where there are none."""
+        if not (folder / "orders.sqlite").exists():
+            return Tail()
+        with closing(cls(folder)) as orders:
+            return orders.seen
+
+    @classmethod
+    def counts_in(cls, folder: Path) -> dict[Event, int]:
+        """Releases that the orders of a folder asked for, each once."""
+        if not (folder / "orders.sqlite").exists():
+            return {}
+        with closing(cls(folder)) as orders:
+            query = "SELECT event, SUM(count) FROM orders WHERE event != '' GROUP BY event"
+            return {decode(line): int(count) for line, count in orders._connection.execute(query)}
+
+    @staticmethod
+    def put_away(folder: Path) -> None:
+        """Runs that were under way are over: what they made is counted, and not as theirs."""
+        with suppress(FileNotFoundError):
+            (folder / "orders.sqlite").replace(folder / "orders.sqlite.old")
 
     def _create(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()

@@ -27,6 +27,8 @@ class Reason(StrEnum):
     NOT_PLANNED = "not-planned"
     TOO_LITTLE_NOISE = "too-little-noise"
     CLIP_TOO_LARGE = "clip-too-large"
+    WEIGHTS_TOO_LARGE = "weights-too-large"
+    TOO_MUCH_MEMORY = "too-much-memory"
     TOO_MANY_STEPS = "too-many-steps"
     TOO_MANY_ROUNDS = "too-many-rounds"
     RATE_TOO_HIGH = "rate-too-high"
@@ -53,6 +55,8 @@ class Reason(StrEnum):
     BAD_SURVIVORS = "bad-survivors"
     OTHER_SURVIVORS = "other-survivors"
     TOO_FEW_VOTES = "too-few-votes"
+    JOIN_AGAIN = "join-again"
+    ROLLED_BACK = "rolled-back"
     LEDGER = "ledger"
     NO_ROOM = "no-room"
     DIVERGED = "diverged"
@@ -79,6 +83,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or so many.",
     Reason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's policy allows.",
     Reason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
+    Reason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than the node's policy allows.",
+    Reason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the node's policy allows.",
     Reason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
     Reason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than the run said.",
     Reason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy allows.",
@@ -105,6 +111,8 @@ SENTENCES: dict[Reason, str] = {
     Reason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
     Reason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
     Reason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
+    Reason.JOIN_AGAIN: "The node was started since it joined this run: ask it to join again, with the heads that it signed.",
+    Reason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner has to reconcile it first.",
     Reason.LEDGER: "The node's ledger cannot be used now.",
     Reason.NO_ROOM: "The node's disk has no room for a reply.",
     Reason.DIVERGED: "Training left all bounds.",
@@ -115,7 +123,7 @@ SENTENCES: dict[Reason, str] = {
 PASSING = frozenset(
     {
         Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS,
-        Reason.NO_KEYS, Reason.SET_UP_PAST, Reason.SUM_OVER,
+        Reason.NO_KEYS, Reason.SET_UP_PAST, Reason.SUM_OVER, Reason.JOIN_AGAIN,
     }
 )  # fmt: skip
 """Of one order and not of its run: the next may fare better."""

@@ -28,15 +28,19 @@ from dpfl.node.check import refuse_other_key
 from dpfl.node.folder import locked, open_ledger
 from dpfl.node.guard import Guard, allowed, room
 from dpfl.node.held import held, schema_digest
+from dpfl.node.history import History, begin_start
 from dpfl.node.journal import Journal
+from dpfl.node.ledger_head import fitting, sign_head
 from dpfl.node.letters import Letter
 from dpfl.node.node import Node
 from dpfl.node.orders import Order, Orders, Run
 from dpfl.node.proposal import Proposal, proposal_from_words
 from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.rollback import refuse_traces
 from dpfl.node.statement import statement
 from dpfl.node.sums import Sums
 from dpfl.node.task import Reply, Task, cost
+from dpfl.node.witness import Witness
 from dpfl.node.workplace import model_of, shares_of, workplace
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import encode
@@ -45,6 +49,8 @@ from dpfl.privacy.limit import Share
 from dpfl.secagg import At
 
 COMMON = ("kind", "run", "to", "order")
+SHOWN = {"join": {"heads"}, "ask-statement": {"heads"}}
+"""What a letter of a kind may have: heads of ledgers, which whoever asks remembers."""
 EVERYONE = "*"
 ROOM = 64 << 20
 """Bytes that stay free on the disk."""
@@ -57,10 +63,12 @@ class Service:
     """Single-threaded. `open` refuses to start where anything of the node's own is not as it should be."""
 
     def __init__(
-        self, charter: Charter, key: Ed25519PrivateKey, data: Federation, journal: Journal, orders: Orders, lock: Any
-    ) -> None:
+        self, charter: Charter, key: Ed25519PrivateKey, data: Federation, journal: Journal, orders: Orders, lock: Any,
+        witness: Witness | None = None,
+    ) -> None:  # fmt: skip
         self.charter, self.held = charter, data
         self._key, self._journal, self._orders, self._lock = key, journal, orders, lock
+        self._history = History(charter, raw(key.public_key()), witness)
         self._guard, self._sums = Guard(charter, data, raw(key.public_key())), Sums(charter.name, key)
         self._at: tuple[str, Node] | None = None
         self.counts: Counter[str] = Counter()
@@ -85,8 +93,10 @@ class Service:
             refuse_other_key(charter, raw(key.public_key()))
             charter.randomness  # noqa: B018  refused here, where it cannot be had
             data = held(charter)
+            refuse_traces(charter)
             orders = Orders(charter.folder)
             with closing(open_ledger(charter, data, orders.seen)) as ledger:
+                witness = begin_start(charter, ledger, key)
                 orders.see(ledger.tail)
             journal = Journal(charter.folder / "node.log")
         except BaseException:
@@ -94,7 +104,7 @@ class Service:
             raise
         torch.set_num_threads(1)  # the sums of a client depend on how many there are
         journal.write("started", node=charter.name, version=VERSION)
-        return cls(charter, key, data, journal, orders, lock)
+        return cls(charter, key, data, journal, orders, lock, witness)
 
     def answer(self, letter: bytes) -> bytes:
         asked, head = letters.digest(letter), dict.fromkeys(COMMON, "")
@@ -105,8 +115,10 @@ class Service:
             fields, handler = self._handlers.get(head["kind"], ((), None))
             if handler is None:
                 raise Bad(Reason.UNKNOWN_MESSAGE)
-            if found.head.keys() != {*COMMON, *fields}:
+            if found.head.keys() - SHOWN.get(head["kind"], set()) != {*COMMON, *fields}:
                 raise Bad(Reason.BAD_WORDS)
+            if head["kind"] != "ping":
+                self._history.refuse_rolled_back()
             answer = handler(found, owner, asked)
             return answer if isinstance(answer, bytes) else self._letter(head, asked, answer)
         except Bad as bad:
@@ -141,28 +153,35 @@ class Service:
 
     def _statement(self, letter: Letter, owner: str, asked: str) -> dict[str, Any]:
         run = letter.head["run"]
-        self._joined(run, owner)
+        proposal, _ = self._joined(run, owner)
         with closing(self._ledger()) as ledger:
+            self._history.take(letter.head.get("heads", []), ledger, owner, proposal.federation)
             return {"kind": "statement", "statement": statement(ledger, self.charter.limit, run, self._key)}
 
     def _join(self, letter: Letter, owner: str, asked: str) -> dict[str, Any]:
         run, proposal = letter.head["run"], proposal_from_words(letter.head["proposal"])
+        with closing(self._ledger()) as ledger:
+            self._history.take(letter.head.get("heads", []), ledger, owner, proposal.federation)
         known = self._orders.run(run)
         if known and (known.owner != owner or known.proposal != proposal.to_words()):
             raise Bad(Reason.WRONG_RUN)
         self._guard.check_run(proposal)
-        model_of(proposal, self.held, self.charter.allow.most_bytes)
+        size = known.size if known else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
+        model_of(proposal, self.held, self.charter, size)
         with closing(self._ledger()) as ledger:
             if known is None and ledger.spent_of(Share(self.charter.limit, run=run)):
                 raise Bad(Reason.WRONG_RUN)  # the orders of that run are lost, so it is over
             left = room(ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal))
+            signed = sign_head(ledger, self._key)
         if proposal.events and not left:
             raise Bad(Reason.OVER_BUDGET)
-        size = known.size if known else self.charter.declared(self.held.counted(self.charter.limits.unit)[0])
         if known is None:
             self._orders.join(run, Run(owner, proposal.to_words(), size))
+        self._history.joined.add(run)
         self._journal.write("joined", run=run, system=proposal.system, model=proposal.model, size=size, left=left)
-        return {"kind": "joined", "size": size, "left": left, "schema": schema_digest(self.held), "version": VERSION}
+        others = self._history.others(proposal.federation, letter.head.get("heads", []))
+        heads = {"ledger_head": signed.to_words(), "heads": fitting(others)}
+        return {"kind": "joined", "size": size, "left": left, "schema": schema_digest(self.held), "version": VERSION} | heads
 
     def _joined(self, run: str, owner: str) -> tuple[Proposal, int]:
         known = self._orders.run(run)
@@ -188,8 +207,10 @@ class Service:
         node = self._node(order.run, proposal, size)
         self._guard.check_task(task, proposal, node.model.layout, size)
         vector, correction = _vectors(letter.arrays, task, node)
+        self._guard.check_vectors(task, letter.arrays, node.model.layout)
         at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.shares else None
         self._check_disk(letter.arrays)
+        self._history.refuse_unjoined(order.run)
         if paid := cost(task, size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
@@ -248,26 +269,32 @@ class Service:
         if reply.refused:
             self._orders.take_back(order)
             raise Bad(Reason.OVER_BUDGET)
-        answer, outcome = self._answered(reply, order, head, at)
+        signed = sign_head(node.ledger(task.client), self._key)
+        answer, outcome = self._answered(reply, order, head, at, signed.to_words())
+        self._history.witness(signed)
         self._orders.keep(order, answer)
         if order.event is not None:
-            self._orders.see(node.ledger(task.client).tail)
+            self._orders.see(signed.head.tail)
         self._tell(outcome, order, answer, time.monotonic() - start)
         return answer
 
-    def _answered(self, reply: Reply, order: Order, head: Mapping[str, str], at: At | None) -> tuple[bytes, str]:
-        """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a sum without their masks."""
+    def _answered(
+        self, reply: Reply, order: Order, head: Mapping[str, str], at: At | None, signed: Mapping[str, Any]
+    ) -> tuple[bytes, str]:  # fmt: skip
+        """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a sum without their masks.
+        With it goes the head of the ledger, in which it is paid for."""
+        own = {"ledger_head": signed}
         try:
             if reply.failed or (at is None) != (reply.numbers is None):
                 raise Bad(Reason.DIVERGED if reply.diverged else Reason.FAILED)
             if at is not None and reply.numbers is not None:
                 masked = self._sums.mask(order.run, order.name, at, reply.numbers)
-                return self._letter(head, order.letter, {"kind": "masked"}, masked), "released"
+                return self._letter(head, order.letter, {"kind": "masked", **own}, masked), "released"
             words, arrays = wire.reply_to_words(reply)
-            return self._letter(head, order.letter, {"kind": "reply", "reply": words}, arrays), "released"
+            return self._letter(head, order.letter, {"kind": "reply", "reply": words, **own}, arrays), "released"
         except Bad as bad:
             reason = Reason.DIVERGED if bad.reason == Reason.NOT_FINITE else bad.reason
-            words = {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason]}
+            words = {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason], **own}
             return self._letter(head, order.letter, words), str(reason)
 
     def _tell(self, outcome: str, order: Order, answer: bytes, seconds: float) -> None:

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
 from dpfl.keys import raw, sign, signed
+from dpfl.node.ledger_head import check_in_statement, sign_head
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import Spent, decode, encode
 from dpfl.privacy.limit import Limit, Share
@@ -20,6 +21,8 @@ from dpfl.privacy.shared_noise import least_shared
 from dpfl.privacy.statement import figure
 
 FORMAT = 1
+ARITHMETIC = "exact"
+"""Nodes know no other: a unit's numbers do not depend on who else is in a batch (docs/privacy.md, "Float arithmetic")."""
 EVERYBODY = "the server, other clients and the public, who may see all that left this node"
 
 
@@ -41,8 +44,10 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
         "spent": figure(used),
         "releases": _lines(spent),
         "adversary": _adversary(ledger),
+        "arithmetic": ARITHMETIC,
         "run": _part(ledger, limit, run) if run else None,
         "ledger": {"rows": tail.links, "seal": tail.seal},
+        "ledger_head": sign_head(ledger, key).to_words(),
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "version": importlib.metadata.version("dpfl"),
     }
@@ -69,6 +74,7 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
             raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
     if not all(isinstance(part["adversary"], str) for part in (words, words["run"] or words)):
         raise DpflError(f"The statement of {words['node']!r} does not say against whom it holds.")
+    check_in_statement(words)
     if _number(words["proven"]) < _number(words["spent"]):
         raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
@@ -61,18 +62,23 @@ def shares_of(charter: Charter, run: str, proposal: Proposal) -> tuple[Share, ..
     return (*own, Share(Limit(proposal.epsilon, proposal.delta, proposal.accountant), run=run))
 
 
-def model_of(proposal: Proposal, held: Federation, most_bytes: int) -> Buildable:
+def model_of(proposal: Proposal, held: Federation, charter: Charter, size: int) -> Buildable:
     """By a name of the catalogue or of the policy. What does not fit, or is too large for a letter, is refused before it is
-    built, by its shape alone."""
+    built, by its shape alone; and so are features that are too large for the memory, by the `size` that the node declared."""
+    most_bytes = charter.allow.most_bytes
     try:
         named = proposal.options
         model: Buildable = (
             Model(proposal.model, named) if is_path(proposal.model) else models.from_name(proposal.model, **dict(named))
         )
         model = on_columns(model, held.train.features)
+        shape = _shape(model, held)
+        needed = 4 * math.prod(shape) * charter.rows(size, held.rows_per_person) if feature_map(model, held.shape) else 0
+        if needed > charter.allow.most_memory:
+            raise Bad(Reason.TOO_MUCH_MEMORY)
         if not is_path(proposal.model):
-            _check_size(model, _shape(model, held), proposal.learning.outputs, most_bytes)
-        flat = FlatModel(built(model, _shape(model, held), proposal.learning.outputs, 0), proposal.learning)
+            _check_size(model, shape, proposal.learning.outputs, most_bytes)
+        flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
         if proposal.unit != "client":
             refuse_batch_statistics(flat.module)
     except (DpflError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError, NotImplementedError):
@@ -88,6 +94,12 @@ def _shape(model: Buildable, held: Federation) -> tuple[int, ...]:
     return held.shape if features is None else tuple(features(held.train.x[:1]).shape[1:])
 
 
+def features_of(model: Buildable, held: Federation) -> torch.Tensor:
+    """What the model reads of all samples, each by itself; a sample too large for its features counts as nothing."""
+    features = feature_map(model, held.shape)
+    return held.train.x if features is None else features(held.train.x).nan_to_num_(0.0, 0.0, 0.0)
+
+
 def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_bytes: int) -> None:
     with torch.device("meta"):
         numbers = sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
@@ -98,9 +110,8 @@ def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_byt
 def workplace(charter: Charter, held: Federation, run: str, proposal: Proposal, size: int) -> Node:
     """A node's part of a run; debits go to the node's one ledger, under all limits at once."""
     place = proposal.client
-    model = model_of(proposal, held, charter.allow.most_bytes)
-    features = feature_map(model, held.shape)
-    x = held.train.x if features is None else features(held.train.x).nan_to_num(0.0, 0.0, 0.0)
+    model = model_of(proposal, held, charter, size)
+    x = features_of(model, held)
     ledgers = Ledgers(
         charter.ledgers, Only(place, charter.name), charter.limits.unit, charter.limits.neighbours, charter.limit,
         Only(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),

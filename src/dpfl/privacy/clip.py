@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
+from dpfl.privacy.rounding import squared_norms
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_ROW = 4096
-
 Groups = tuple[tuple[int, ...], ...]
 """Entries of the model's layout that are clipped together."""
 
-MARGIN = 1e-5
-"""Norms are float32 sums: clipping this much below the level keeps rounding from crossing it."""
+MARGIN = 2.0**-16
+"""The share of the clip norm that is left to rounding: units are clipped to C (1 - MARGIN), and the sum of all of them, as it
+is computed, moves by at most C (docs/privacy.md, "Float arithmetic")."""
 
 
 SMALLEST = 1e-12
@@ -245,8 +245,17 @@ class NoClip:
 
 
 def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tensor:
-    """The norm of each group of one flat vector; `offsets` has an end for every entry, so one more than entries."""
-    squares = torch.stack([vector[a:b].square().sum() for a, b in pairwise(offsets)])
+    """Upper bounds on the norm of each group of one flat vector.
+
+    Args:
+        vector: The vector.
+        groups: Entries that share a bound.
+        offsets: Where each entry begins, and the end of the last: one more than entries.
+
+    Returns:
+        The norms in float64.
+    """
+    squares = torch.cat([squared_norms(vector[None, a:b]) for a, b in pairwise(offsets)])
     return torch.stack([squares[list(members)].sum() for members in groups]).sqrt()
 
 
@@ -256,15 +265,8 @@ def measured(vector: Tensor, clip: Clip | None = None) -> float:
 
 
 def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
-    """By the clip's own measure, where it has one."""
-    return clip.norms(vector[None]) if isinstance(clip, Measuring) else _length(vector)[None]
-
-
-def _length(vector: Tensor) -> Tensor:
-    """The norm by short rows, which vector_norm has right in float32, so that no square of the whole vector is written."""
-    rows, rest = vector[: len(vector) // _ROW * _ROW].view(-1, _ROW), vector[len(vector) // _ROW * _ROW :]
-    lengths = torch.cat([torch.linalg.vector_norm(rows, dim=1), rest])
-    return lengths.double().square().sum().sqrt().to(vector.dtype)
+    """By the clip's own measure, where it has one; an upper bound, in float64."""
+    return clip.norms(vector[None]) if isinstance(clip, Measuring) else squared_norms(vector[None]).sqrt()
 
 
 def clip_vector(
@@ -277,11 +279,11 @@ def clip_vector(
         return shaped if out is None else out.copy_(shaped), inside
     groups = clip.groups(names)
     if len(groups) == 1:
-        factor = clip.factors(_norm(vector, clip)[None])
-        return torch.mul(vector, factor[0], out=out), bool(factor >= 1)
+        factor = float(clip.factors(_norm(vector, clip)[None]))
+        return torch.mul(vector, factor, out=out), factor >= 1
     factors = clip.factors(group_norms(vector, groups, offsets)[None])[0]
     clipped = vector.clone() if out is None else out.copy_(vector)
     for factor, members in zip(factors, groups, strict=True):
         for index in members:
-            clipped[offsets[index] : offsets[index + 1]] *= factor
+            clipped[offsets[index] : offsets[index + 1]] *= float(factor)
     return clipped, bool((factors >= 1).all())

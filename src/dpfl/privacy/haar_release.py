@@ -74,8 +74,8 @@ class HaarClip:
         return together(names)
 
     def norms(self, rows: Tensor) -> Tensor:
-        """|W H| or |H| of each row (units, n)."""
-        haar = _transform(self.ends)
+        """|W H| or |H| of each row (units, n), in float64."""
+        haar, rows = _transform(self.ends), rows.double()
         if self.bound == "weighted" and self.weights != "orthonormal":
             return haar.weighted_norm(rows, _weights(self.ends, self.weights, self.energies))
         return rows.square().sum(1).sqrt() if self.bound == "weighted" else haar.transform(rows).square().sum(1).sqrt()
@@ -91,8 +91,9 @@ class HaarLevels(HaarClip):
     bound: str = "levels"
 
     def clipped(self, rows: Tensor) -> Tensor:
+        """Each row inside its bounds, in float64."""
         haar = _transform(self.ends)
-        levels = torch.split(haar.transform(rows), haar.band_sizes.tolist(), dim=1)
+        levels = torch.split(haar.transform(rows.double()), haar.band_sizes.tolist(), dim=1)
         inside = [level * shrink(level.square().sum(1, keepdim=True).sqrt(), self.level) for level in levels]
         return haar.inverse(torch.cat(inside, dim=1))
 

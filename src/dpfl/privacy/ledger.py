@@ -5,8 +5,6 @@ One SQLite file (WAL, every debit flushed to disk before it counts). Epsilon is 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import operator
 import sqlite3
 import time
@@ -19,24 +17,17 @@ from dpfl.errors import DpflError
 from dpfl.privacy.accountant import accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import REPLACE, Event, Spent, add, add_all, decode, encode, neighbours_of
-from dpfl.privacy.ledger_chain import COLUMNS, Tail, Value, append, check
+from dpfl.privacy.ledger_account import END, Account, limit_row, limits_since_the_first_debit, mark_of, read_plans, refuse_kinds
+from dpfl.privacy.ledger_chain import Tail, Value, append, check, passes
 from dpfl.privacy.ledger_file import check_form, connect, connect_to_read, create, unusable
+from dpfl.privacy.ledger_starts import Start, is_taken_over, new_start, read_starts, runs_before
 from dpfl.privacy.limit import Limit, Share
 
-__all__ = ["Account", "Ledger", "Limit", "Refused"]
+__all__ = ["END", "Account", "Ledger", "Limit", "Refused", "refuse_kinds"]
 
 
 class Refused(DpflError):
     """The owner's budget does not allow this release; nothing was released."""
-
-
-@dataclass(frozen=True)
-class Account:
-    """Whose ledger it is, and what one of its records is: a sample or a client, added and removed or replaced."""
-
-    owner: str
-    unit: str
-    neighbours: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class Ledger:
                 self._look()
                 connection.execute("COMMIT")
                 row = connection.execute("SELECT owner, unit, neighbours, salt FROM account").fetchone()
-                self.account, self._salt, self._mark = Account(*row[:3]), row[3], _mark(row[3], data)
+                self.account, self._salt, self._mark = Account(*row[:3]), row[3], mark_of(row[3], data)
             except BaseException:
                 connection.close()
                 raise
@@ -81,7 +72,7 @@ class Ledger:
         """
         path, account = Path(path), Account(owner, unit, neighbours)
         if not path.exists():
-            create(path, astuple(account), _row(limit) if limit else ())
+            create(path, astuple(account), limit_row(limit) if limit else ())
         ledger = cls(path, connect(path), data)
         ledger.refuse_other(account)
         return ledger
@@ -111,7 +102,7 @@ class Ledger:
     def set_limit(self, limit: Limit) -> None:
         """The owner's word; earlier limits stay on record."""
         with self._errors(), self._transaction():
-            self._append("limits", *_row(limit), time.time())
+            self._append("limits", *limit_row(limit), time.time())
             self._held = replace(self._now, limit=limit)
 
     @property
@@ -121,18 +112,22 @@ class Ledger:
             row = self._connection.execute(query).fetchone()
             return Limit(*row) if row else None
 
-    def limits_since_the_first_debit(self) -> list[Limit | None]:
-        """Each that any debit may have been held against, in turn; None where the owner had set none."""
+    def limits_since_the_first_debit(self, until: int = END) -> list[Limit | None]:
+        """Each that any debit may have been held against, in turn, up to a link of the chain; None where the owner had set
+        none."""
         with self._errors():
-            ask = self._connection.execute
-            (first,) = ask("SELECT COALESCE(MIN(link), 1 << 62) FROM debits").fetchone()
-            rows = ask("SELECT link, epsilon, delta, accountant FROM limits ORDER BY id").fetchall()
-        stood: list[Limit | None] = [None, *(Limit(*row) for link, *row in rows if link < first)]
-        return [stood[-1], *(Limit(*row) for link, *row in rows if link > first)]
+            return limits_since_the_first_debit(self._connection, until)
+
+    def last_link(self, run: str) -> int:
+        """Where this run's last row stands in the chain: its last debit, plan or mention; 0 where it has none."""
+        tables = " UNION ALL ".join(f"SELECT run, link FROM {table}" for table in ("runs", "plans", "debits"))
+        with self._errors():
+            query = f"SELECT COALESCE(MAX(link), 0) FROM ({tables}) WHERE run = ?"
+            return int(self._connection.execute(query, (run,)).fetchone()[0])
 
     def counts(self, data: str) -> bool:
         """Whether debits were for the data of this digest."""
-        return bool(data) and self._now.mark == _mark(self._salt, data)
+        return bool(data) and self._now.mark == mark_of(self._salt, data)
 
     @property
     def unit(self) -> str:
@@ -142,7 +137,7 @@ class Ledger:
         """How many other runs came before this one; it enters the noise keys, so that no two runs share noise."""
         with self._errors(), self._transaction() as connection:
             self._know(run)
-            return int(connection.execute("SELECT id FROM runs WHERE run = ?", (run,)).fetchone()[0]) - 1
+            return runs_before(connection, run)
 
     def paid_for(self, release: str) -> bool:
         """Whether a value of this name was debited."""
@@ -169,18 +164,12 @@ class Ledger:
 
     def plans(self) -> dict[str, dict[Event, int]]:
         """By run: the most releases of each event that it said it would make."""
-        found: dict[str, dict[Event, int]] = {}
         with self._errors():
-            query = "SELECT p.run, e.event, p.most FROM plans p JOIN events e ON e.id = p.event ORDER BY p.id"
-            for run, line, most in self._connection.execute(query):
-                found.setdefault(run, {})[decode(line)] = int(most)
-        return found
+            return read_plans(self._connection)
 
     def spent(self, besides: str = "") -> dict[Event, int]:
         """Every event that was debited, with its count; those of the run `besides` left out."""
-        query = "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event WHERE d.run != ? GROUP BY e.id"
-        with self._errors():
-            return {decode(line): int(count) for line, count in self._connection.execute(query, (besides,))}
+        return self._sums("d.run != ?", besides)
 
     def spent_and_besides(self, run: str) -> tuple[dict[Event, int], dict[Event, int]]:
         """All that was debited, and what of it is not of this run: at one moment, whoever writes meanwhile."""
@@ -194,13 +183,16 @@ class Ledger:
 
     def spent_of(self, share: Share, besides: str = "") -> dict[Event, int]:
         """Of a run, or since a day; the run `besides` left out."""
-        query = (
-            "SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event "
-            "WHERE d.run != ? AND ? IN ('', d.run) AND d.at >= ? GROUP BY e.id"
-        )
+        return self._sums("d.run != ? AND ? IN ('', d.run) AND d.at >= ?", besides, share.run, share.since(time.time()))
+
+    def spent_until(self, rows: int) -> dict[Event, int]:
+        """What the first so many rows of the chain count."""
+        return self._sums("d.link <= ?", rows)
+
+    def _sums(self, where: str, *given: Value) -> dict[Event, int]:
+        query = f"SELECT e.event, SUM(d.count) FROM debits d JOIN events e ON e.id = d.event WHERE {where} GROUP BY e.id"
         with self._errors():
-            found = self._connection.execute(query, (besides, share.run, share.since(time.time())))
-            return {decode(line): int(count) for line, count in found}
+            return {decode(line): int(count) for line, count in self._connection.execute(query, given)}
 
     @property
     def tail(self) -> Tail:
@@ -211,15 +203,54 @@ class Ledger:
     def holds(self, tail: Tail) -> bool:
         """Whether its chain went through here: a copy from before does not."""
         with self._errors():
-            tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
-            found = self._connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
-            return not tail.links or found == (tail.seal,)
+            return passes(self._connection, tail)
 
-    def debits(self) -> list[tuple[str, str, str, int, float]]:
-        """Every row in the order it was written: run, name of the release, event, count, time."""
-        query = "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = d.event ORDER BY d.id"
+    def start(self, least: int = 0) -> None:
+        """A row for one more start of its node, numbered above all before it and above `least`."""
+        with self._errors(), self._transaction() as connection:
+            boots = [start.boot for start in read_starts(connection, self._now.tail.links)]
+            self._know(new_start(max([least, *boots]) + 1))
+
+    @property
+    def starts(self) -> list[Start]:
+        """Those of the node that writes here, the latest first; none where no node does."""
         with self._errors():
-            return self._connection.execute(query).fetchall()
+            return read_starts(self._connection, self.tail.links)
+
+    def includes(self, tail: Tail, start: str = "") -> bool:
+        """Whether all that was spent up to there is counted here: in its chain, or in one that was reconciled with it."""
+        with self._errors():
+            return self.holds(tail) or is_taken_over(self._connection, tail.seal, tail.links, start)
+
+    def note(self, name: str) -> bool:
+        """Write down a row of the node's own, once; whether it was there."""
+        with self._errors(), self._transaction():
+            known = name in self._now.runs
+            self._know(name)
+            return known
+
+    def add_spent(self, name: str, spent: Mapping[tuple[Event, str], int], planned: Spent) -> None:
+        """Count what was released and is not written here, whatever limits say: it was spent. By event and by the mark of the
+        shares of its noise, if it had a share only; `planned` is what was fixed beforehand on top of it."""
+        with self._errors(), self._transaction():
+            self._bind()
+            self._know(name)
+            for (event, mark), count in spent.items():
+                number = self._know(name, event)
+                self._append("debits", name, f"reconciled/{mark}/{name}/{number}", number, count, self._time())
+                self._held = replace(self._now, spent=add(self._now.spent, event, count))
+            for event, count in planned.items():
+                made = sum(count for (kind, _), count in spent.items() if kind == event)
+                self._append("plans", name, self._know(name, event), made + count, time.time())
+
+    def debits(self, until: int = END) -> list[tuple[str, str, str, int, float]]:
+        """Every row in the order it was written, up to a link of the chain: run, name of the release, event, count, time."""
+        query = (
+            "SELECT d.run, d.release, e.event, d.count, d.at FROM debits d JOIN events e ON e.id = d.event "
+            "WHERE d.link <= ? ORDER BY d.id"
+        )
+        with self._errors():
+            return self._connection.execute(query, (until,)).fetchall()
 
     def epsilon(self, delta: float, by: str = "pld") -> float:
         return accountant(by).epsilon(self.spent(), delta)
@@ -377,23 +408,3 @@ def _there(path: Path) -> Path:
     if not Path(path).exists():
         raise DpflError(f"There is no ledger at {path}.")
     return Path(path)
-
-
-def _row(limit: Limit) -> tuple[float, float, str]:
-    """As SQLite gives it back, so that its seal holds."""
-    return float(limit.epsilon), float(limit.delta), limit.accountant
-
-
-def _mark(salt: str, data: str) -> str:
-    """What a ledger keeps of the digest of its data; it says nothing of the data to whoever lacks the salt."""
-    return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
-
-
-def refuse_kinds(path: Path, found: Account, asked: Account) -> None:
-    """Epsilons for other units or neighbours cannot be added up."""
-    if (found.unit, found.neighbours) != (asked.unit, asked.neighbours):
-        kinds = (f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked))
-        raise DpflError(
-            f"The ledger {path} counts releases for {' and not for '.join(kinds)}, which cannot be added up; keep another "
-            "folder of ledgers for this run (privacy.ledger)."
-        )

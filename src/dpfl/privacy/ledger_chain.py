@@ -68,6 +68,13 @@ def check(connection: sqlite3.Connection) -> Tail:
     return Tail(links, before)
 
 
+def passes(connection: sqlite3.Connection, tail: Tail) -> bool:
+    """Whether the chain went through here."""
+    tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
+    found = connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
+    return not tail.links or found == (tail.seal,)
+
+
 def _rows(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, tuple[Value, ...]]]:
     """Of all tables, in the order in which they were written."""
     found = [

@@ -98,6 +98,12 @@ def _read_apart(path: Path) -> sqlite3.Connection:
         raise unusable(path, error) from error
 
 
+def remove_database(path: Path) -> None:
+    """A file of SQLite that was never in use, with what lies beside it."""
+    for end in ("", "-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+
+
 def check_form(path: Path, connection: sqlite3.Connection) -> None:
     """The tables and guards of a ledger as this version makes them, in pages that fit together."""
     if connection.execute("PRAGMA integrity_check").fetchone()[0] != "ok":

@@ -107,17 +107,21 @@ def noisy_mean(
 
 
 def bounded_sum(vectors: Iterable[Tensor], width: int, bound: float) -> Tensor:
-    """The sum of what each sample counts with, each scaled down to the bound."""
+    """The float64 sum of what each sample counts with, each scaled down to the bound."""
     total = torch.zeros(width, dtype=torch.float64)
     for some in vectors:
         if some.shape[1:] != total.shape:  # a sum would repeat them, and the noise is for each of them once
             raise DpflError(f"A sample counts with {some[:1].numel()} numbers here, not with {width}.")
-        total += scaled_down(some, bound).double().sum(0)
+        total += scaled_down(some, bound).sum(0)
     return total
 
 
 def scaled_down(rows: Tensor, bound: float) -> Tensor:
-    """Rows whose norm is at most the bound, whatever float32 sums round; what is not finite counts as nothing."""
-    norms = torch.linalg.vector_norm(rows.double(), dim=1, keepdim=True)
+    """Rows whose norm is at most the bound less the margin, in float64; what is not finite counts as nothing.
+
+    In float64, so that a row's result differs by some 1e-16 at most from one batch to another, which the margin covers.
+    """
+    rows = rows.double()
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     factors = (bound * (1 - MARGIN) / norms).clamp(max=1.0)
-    return torch.where(torch.isfinite(norms), rows * factors.float(), 0.0)
+    return torch.where(torch.isfinite(norms), rows * factors, 0.0)

@@ -257,9 +257,12 @@ class Release:
         return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
 
     def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
-        """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere."""
+        """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere.
+
+        A float64 sum is rounded to float32 after the noise is in it: what is rounded before is part of the sensitivity.
+        """
         if self.noise is None or not share:
-            return total.clone()
+            return total.to(torch.float32, copy=True)
         deviation = self.deviation(largest_weight)
         if self.secure:
             return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
@@ -267,7 +270,7 @@ class Release:
 
     def carrying(self, total: Tensor, noise: Tensor) -> Tensor:
         """The sum with noise that was made for it before."""
-        return total + noise
+        return (total + noise).float()
 
     def noised_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
         """One number that a unit moves as far as the weighted sum, with noise of the same deviation."""

@@ -32,10 +32,11 @@ class SecureGaussian(Gaussian):
     g sqrt(d) / 2 at most, and the noise is for a sensitivity that is g sqrt(d) larger. The bits are those of ChaCha20, under a
     key from the generator (128 bits of entropy) that nobody ever sees.
 
-    Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64, to some 2^-49, so each whole
-    number has the chance that it has under the ideal noise to a factor of 1 +- 2^-29 only; by Hoeffding's inequality that adds
-    less than 0.001 to epsilon over 1000 releases of 159,010 numbers. The sum is made in float32, whose own rounding can exceed
-    what the clip allows in the last digits. How long it takes is not hidden.
+    Guaranteed: no low bits to read, no state to recover. Not guaranteed: N is computed in float64 from 128 bits, so each whole
+    number has the chance that it has under the ideal noise to a factor of 1 +- 2^-24 only (2^-26 in the mean square), and but
+    for a distance of 2^-52. Over 1000 releases of 159,010 numbers that adds less than 0.003 to epsilon, by Bernstein's
+    inequality, and 3e-7 to a delta at epsilon 2 (docs/privacy.md, "The generator"). How long it takes is not hidden.
+    The rounding of the sum itself is part of the clip (docs/privacy.md, "Float arithmetic").
     """
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:

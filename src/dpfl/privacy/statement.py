@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from dpfl.shown import Shown
 
@@ -15,6 +16,12 @@ def figure(epsilon: float | None) -> float | str | None:
     if epsilon is None:
         return None
     return rounded_up(epsilon, 6) if math.isfinite(epsilon) else "unbounded"
+
+
+def _number(figure: float | str | None) -> float | None:
+    if figure is None:
+        return None
+    return math.inf if figure == "unbounded" else float(figure)
 
 
 def rounded_up(epsilon: float, digits: int = 4) -> float:
@@ -72,6 +79,22 @@ class PrivacyStatement(Shown, shown_by="statements"):
         fields["used"] = figure(self.used)
         fields["per_client"] = {client: figure(epsilon) for client, epsilon in self.per_client.items()}
         return fields
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> PrivacyStatement:
+        """A statement from what `to_dict` wrote; words that this version does not know are left out.
+
+        Raises:
+            TypeError: If a word is missing that every version wrote.
+            ValueError: If an epsilon is none.
+        """
+        known = {field.name for field in fields(cls)}
+        given: dict[str, Any] = {name: value for name, value in told.items() if name in known}
+        given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+        for name in ("proven", "claimed", "used"):
+            given[name] = _number(given.get(name))
+        given["per_client"] = {client: _number(epsilon) for client, epsilon in given.get("per_client", {}).items()}
+        return cls(**given)
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)

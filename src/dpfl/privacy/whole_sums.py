@@ -27,8 +27,9 @@ Real = np.ndarray[Any, np.dtype[Any]]
 class WholeSum:
     """A sum over `clients` of vectors whose numbers are within `bound`, each with noise of deviation `share` of its own.
 
-    The grid is a power of two that follows from the noise alone. A number beyond the bound is moved to it, which brings any two
-    vectors closer, never apart; so the sum stays below 2^(bits - 1), and wrapping around cannot happen.
+    The grid is a power of two that follows from the noise alone. Numbers are rounded once, after their noise was added: that is
+    post-processing, and nothing is added to the sensitivity for it. A number beyond the bound is moved to it, which brings any
+    two vectors closer, never apart; so the sum stays below 2^(bits - 1), and wrapping around cannot happen.
     """
 
     share: float

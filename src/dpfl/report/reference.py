@@ -35,6 +35,7 @@ KEYS: Mapping[str, str] = MappingProxyType(
         "privacy.accountant": "pld or rdp; by default the tightest that is proven for the release",
         "privacy.ledger": "a folder of ledgers that runs share; else the run's own",
         "privacy.entropy": "keyed (by the seed: repeatable) or system (the operating system's, for real data)",
+        "privacy.arithmetic": "exact (a unit's numbers are the same in every batch), or fast (for simulations alone)",
         "privacy.noise": "plain (float32) or secure (on a grid); by default secure with entropy = 'system'",
         "privacy.aggregation": "plain, or secure: the server sees sums only, and clients share the noise (privacy.md)",
         "privacy.survivors": "of a secure sum: clients that must be in it, or it is not opened; by default all",

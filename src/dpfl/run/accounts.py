@@ -17,8 +17,9 @@ from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, acc
 from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.calibrate import MOST, affordable, largest
 from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
+from dpfl.privacy.ledger import END
 from dpfl.privacy.ledgers import FEDERATION, Ledgers
-from dpfl.privacy.plans import bound
+from dpfl.privacy.plans import bound, spent_until
 
 Answer = TypeVar("Answer")
 
@@ -55,6 +56,8 @@ class Accounts:
     names: Sequence[str] = ()
     data: Sequence[str] = ()
     """What each ledger is bound to."""
+    arithmetic: str = ""
+    """How the units of private steps are computed, in words for the statement."""
     ordered: bool = False
     """Whether these are the server's own ledgers, of what it ordered; the nodes that paid have theirs."""
 
@@ -173,13 +176,15 @@ class Accounts:
         planned = ledger.plans().get(self.run, {}).get(self.event, 0)
         return min(left, planned - self.algorithm.before.get(self.event, 0))
 
-    def _held(self, ledger: Ledger) -> tuple[dict[Event, int], dict[Event, int], float]:
-        """What was released, the most that could have been, and the epsilon that no debit can pass."""
-        return ledger.spent(), bound(ledger), self._ceiling(ledger)
+    def _held(self, ledger: Ledger, own: bool = False) -> tuple[dict[Event, int], dict[Event, int], float]:
+        """What was released, the most that could have been, and the epsilon that no debit can pass; with `own`, as they stood
+        at this run's last row."""
+        until = ledger.last_link(self.run) if own else END
+        return spent_until(ledger, until), bound(ledger, until), self._ceiling(ledger, until)
 
-    def _ceiling(self, ledger: Ledger) -> float:
+    def _ceiling(self, ledger: Ledger, until: int) -> float:
         """By the largest limit that the owner had: one set later, or that of a later run, held nothing that came before it."""
-        limits = ledger.limits_since_the_first_debit()
+        limits = ledger.limits_since_the_first_debit(until)
         return max(limit.epsilon if limit and limit.delta <= self.delta else math.inf for limit in limits)
 
     def check_kept(self, paid: Sequence[int]) -> None:
@@ -213,11 +218,16 @@ class Accounts:
                 answers.append(question(ledger))
         return answers
 
-    def statement(self, randomness: Randomness) -> PrivacyStatement:
-        """Proven is what was fixed beforehand: the most that could have been released, inside the limits that hold."""
+    def statement(self, randomness: Randomness, own: bool = False) -> PrivacyStatement:
+        """Proven is what was fixed beforehand: the most that could have been released, inside the limits that hold.
+
+        Args:
+            randomness: Where the noise came from.
+            own: Whether to leave out what the ledgers gained after this run's own last row.
+        """
         if self.algorithm.unit == "none":
             return self._nothing()
-        held, epsilon = self._ask(self._held), accountant(self.accountant).epsilon
+        held, epsilon = self._ask(partial(self._held, own=own)), accountant(self.accountant).epsilon
         spent, used = [events for events, *_ in held], [epsilon(events, self.delta) for events, *_ in held]
         figures = [
             max(made, min(epsilon(most, self.delta), ceiling)) for made, (_, most, ceiling) in zip(used, held, strict=True)
@@ -305,6 +315,8 @@ class Accounts:
                 facts.append("each node's owner has the keys of those whom it sums with from their owners, not from the server")
             if self.algorithm.weights.survey:
                 facts.append("the label shares that weights are made of are each client's own, seen with all of their noise")
+        if self.arithmetic:
+            facts.append(f"float arithmetic is {self.arithmetic}")
         if self.timed and not self.algorithm.steps.adaptive:
             facts.append("when the clock ends the run does not depend on the data")
         if isinstance(randomness, Keyed):

@@ -5,20 +5,23 @@ It is passed on with the model, so it holds what was released or declared: no se
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dpfl.data.catalog import SCALES
-from dpfl.models.code import as_code
 from dpfl.run.metrics import figure
 
 if TYPE_CHECKING:
+    from dpfl.algorithms import Algorithm
+    from dpfl.privacy import Budget, PrivacyStatement
     from dpfl.run.prepare import Job
     from dpfl.run.train import Result
 
 NAME = "README.md"
 TITLE = "# Model card"
+PRIVACY, LOADING, CLOSING = "## What it cost in privacy", "## How to load it", "## Before you use it"
 MOST_WORD = 200
 
 
@@ -31,7 +34,7 @@ def write_card(job: Job, result: Result) -> None:
 
 def card(job: Job, result: Result) -> str:
     """Markdown; words that came from elsewhere stand in code, where they are nothing but words."""
-    parts = (_facts(job, result), _privacy(result), _loading(job), _before_use(result))
+    parts = (_facts(job, result), privacy_lines(result.privacy), _loading(job), closing_lines(result.warnings))
     return "\n".join([TITLE, "", *(line for part in parts for line in part)]) + "\n"
 
 
@@ -42,28 +45,43 @@ def _facts(job: Job, result: Result) -> Iterator[str]:
     yield f"| model | {word(_model(job))}, {layout.trainable:,} trained parameters |"
     yield f"| task | {word(source.task.name)}; a sample has the shape {word(str(tuple(source.shape)))} |"
     yield f"| data | {word(source.train.name)}, {len(source.sizes):,} clients, dealt by {word(_dealt(source.how))} |"
-    yield f"| system | {word(job.algorithm.name)}, {job.algorithm.variant} |"
-    yield f"| budget | {', '.join(_budget(job))} |"
-    yield f"| ended | after {result.rounds} rounds, by {result.stopped_by} |"
-    measured = ", ".join(figure(name, value) for name, value in result.metrics.items()) or "nothing: no public test set"
-    yield f"| measured | {_prose(measured + (f' ({result.noisy})' if result.noisy else ''))} |"
-    yield f"| weights | SHA-256 {word(result.model_sha256)} |"
+    yield from rows_of_outcome(job.algorithm, job.budget, result.to_dict())
     yield ""
 
 
-def _budget(job: Job) -> Iterator[str]:
-    budget = job.budget
-    if budget.epsilon is not None and job.algorithm.unit != "none":
-        yield f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {job.algorithm.unit}"
+def rows_of_outcome(algorithm: Algorithm, budget: Budget, outcome: Mapping[str, Any]) -> list[str]:
+    """Rows of the table that follow from a run's record and from what it came to.
+
+    Args:
+        algorithm: The system as it ran.
+        budget: What it was given.
+        outcome: What `result.json` holds.
+    """
+    values = {name: math.nan if value is None else float(value) for name, value in outcome["metrics"].items()}
+    measured = ", ".join(figure(name, value) for name, value in values.items()) or "nothing: no public test set"
+    noisy = f" ({outcome['noisy']})" if outcome.get("noisy") else ""
+    return [
+        f"| system | {word(algorithm.name)}, {algorithm.variant} |",
+        f"| budget | {', '.join(_budget(budget, algorithm.unit))} |",
+        f"| ended | after {outcome['rounds']} rounds, by {outcome['stopped_by']} |",
+        f"| measured | {_prose(measured + noisy)} |",
+        f"| weights | SHA-256 {word(outcome['model_sha256'])} |",
+    ]
+
+
+def _budget(budget: Budget, unit: str) -> Iterator[str]:
+    if budget.epsilon is not None and unit != "none":
+        yield f"epsilon {budget.epsilon:g} at delta {budget.delta:g} for one {unit}"
     for name in ("rounds", "bytes", "seconds"):
         if (value := getattr(budget, name)) is not None:
             yield f"{value:,} {name}"
 
 
-def _privacy(result: Result) -> Iterator[str]:
-    yield "## What it cost in privacy"
+def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
+    """The section that holds the statement of the run."""
+    yield PRIVACY
     yield ""
-    for line in str(result.privacy).splitlines():
+    for line in str(statement).splitlines():
         yield f"    {_plain(line)}"
     yield ""
     yield "The glossary of dpfl's documentation explains the words; `statement.json` has the same for programs, and"
@@ -72,9 +90,11 @@ def _privacy(result: Result) -> Iterator[str]:
 
 
 def _loading(job: Job) -> Iterator[str]:
+    from dpfl.models.code import as_code
+
     module = job.recorder.model.module
     code, partial = as_code(module), set(module.state_dict()) != set(job.recorder.model.layout.names)
-    yield "## How to load it"
+    yield LOADING
     yield ""
     yield (
         "With PyTorch and safetensors; dpfl is not needed."
@@ -115,12 +135,13 @@ def _inputs(job: Job) -> Iterator[str]:
     yield ""
 
 
-def _before_use(result: Result) -> Iterator[str]:
-    yield "## Before you use it"
+def closing_lines(warnings: Iterable[str]) -> Iterator[str]:
+    """The last section, with the warnings of the run."""
+    yield CLOSING
     yield ""
     yield "- What was measured is of the test set named above. Measure again on data of your own."
     yield "- The guarantee is for the unit in the statement, against the adversary in it, under what it assumes."
-    for warning in result.warnings:
+    for warning in warnings:
         yield f"- Warning: {_prose(warning)}"
 
 

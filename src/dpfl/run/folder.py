@@ -54,6 +54,8 @@ def new_path(name: str) -> Path:
 
 
 METRICS = "metrics.sqlite"
+STATEMENTS = "nodes"
+"""Where the signed statements of nodes are kept."""
 LOOKS, LOOK = 5, 0.02
 """How often a lock is tried for, and seconds in between: who asks whether a run is under way holds it for a moment."""
 MEMORY = "memory."

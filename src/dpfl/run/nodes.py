@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
+from dpfl.engines.head_memory import FILE as HEADS
+from dpfl.engines.head_memory import HeadMemory
 from dpfl.engines.post import Post
-from dpfl.engines.remote import SILENT, Member, Remote
+from dpfl.engines.remote import SILENT, Member, Remote, is_kind
 from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.keys import raw
+from dpfl.node.ledger_head import head_from_words
 from dpfl.node.letters import Letter
+from dpfl.node.refusals import Bad
 from dpfl.privacy.ledgers import Ledgers
-from dpfl.run.folder import RunFolder
+from dpfl.run.folder import STATEMENTS, RunFolder
 from dpfl.run.proposing import Propose
 from dpfl.secagg import Group
 
@@ -27,7 +33,6 @@ NUMBER = 16
 MOST_SIZE = 1 << 40
 ABSENT = "it did not join when the run began"
 MEMBERS = "nodes.json"
-STATEMENTS = "nodes"
 
 
 @dataclass(frozen=True)
@@ -39,11 +44,47 @@ class Terms:
     deadline: float = 600.0
     joining: float = 120.0
     least: int = 1
+    heads: Path | None = None
+    """Where the server remembers what nodes signed, from run to run; the run's folder, where nothing is said."""
 
     @property
     def public(self) -> list[str]:
         """The nodes' keys, in the order of their names, as words."""
         return [raw(key) for key in self.nodes.values()]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Asks nodes to join a run, and shows each what it signed, as far as this server and the other nodes remember."""
+
+    correspondence: Correspondence
+    memory: HeadMemory
+    proposal: Propose
+    seconds: float
+
+    def __call__(self, names: Collection[str]) -> dict[str, Letter | Fault]:
+        """The answers of those that answered. A head of a node that only another node remembered is shown to it as well."""
+        shown = {name: {one.head.start for one in self.memory.of(name)} for name in names}
+        answers = self._ask(names)
+        late = [name for name, answer in answers.items() if self._more(name, shown[name], answer)]
+        return answers | self._ask(late) if late else answers
+
+    def _ask(self, names: Collection[str]) -> dict[str, Letter | Fault]:
+        places = list(self.memory.keys)
+        asked = {}
+        for name in names:
+            heads = self.memory.shown_to(name)
+            words = {"proposal": self.proposal(places.index(name)).to_words()} | ({"heads": heads} if heads else {})
+            asked[name] = self.correspondence.letter(name, "join", "join", words)
+        return self.correspondence.ask(asked, self.seconds)
+
+    def _more(self, name: str, shown: set[str], answer: Letter | Fault) -> bool:
+        """Whether there is a head of a start that the node was not shown, and that is not the one that answered."""
+        if not is_kind(answer, "joined") or not isinstance(answer, Letter):
+            return False
+        with suppress(Bad):
+            shown = shown | {head_from_words(answer.head.get("ledger_head")).head.start}
+        return any(one.head.start not in shown for one in self.memory.of(name))
 
 
 @dataclass(frozen=True)
@@ -56,6 +97,7 @@ class Gathering:
     away: Mapping[str, str] = field(default_factory=dict)
     group: Group | None = None
     """Who sums together, where the server gets sums only."""
+    joining: Joining | None = None
 
     @property
     def nonce(self) -> str:
@@ -70,13 +112,17 @@ class Gathering:
         folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
         deadline, joining = self.terms.deadline, self.terms.joining
         sums = Sums(self.correspondence, self.group, deadline, joining) if self.group else None
-        return Remote(self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums)
+        if (memory := self.correspondence.memory) and memory.path is None:
+            memory.path = folder.file(HEADS)
+        return Remote(self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums, self.joining)
 
     def part(self, folder: RunFolder) -> None:
         """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
-        letter = self.correspondence.letter
+        letter, memory = self.correspondence.letter, self.correspondence.memory
         folder.file(STATEMENTS).mkdir(exist_ok=True)
-        asked = {member.name: letter(member.name, "ask-statement", "end/statement", {}) for member in self.members}
+        shown = {member.name: memory.shown_to(member.name) if memory else [] for member in self.members}
+        words = {name: {"heads": heads} if heads else {} for name, heads in shown.items()}
+        asked = {name: letter(name, "ask-statement", "end/statement", words[name]) for name in words}
         for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
             said = answer.head.get("statement") if isinstance(answer, Letter) else None
             if isinstance(said, dict):
@@ -86,12 +132,8 @@ class Gathering:
 def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering:
     """All that are listed are asked; the run goes on with those that join, if they are enough."""
     names = list(terms.nodes)
-    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
-    asked = {
-        name: correspondence.letter(name, "join", "join", {"proposal": proposal(place).to_words()})
-        for place, name in enumerate(names)
-    }
-    answers = correspondence.ask(asked, terms.joining)
+    correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads)
+    answers = joining(names)
     sizes = {name: _size(answers.get(name)) for name in names}
     members = tuple(Member(name, names.index(name), size) for name, size in sizes.items() if isinstance(size, int))
     away = {name: why for name, why in sizes.items() if isinstance(why, str)}
@@ -106,7 +148,15 @@ def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering
             "Of those who sum together, some did not join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
             + ". Start again when they can, or take them off the list, here and in the policies."
         )  # fmt: skip
-    return Gathering(correspondence, terms, members, away, group)
+    return Gathering(correspondence, terms, members, away, group, joining)
+
+
+def _joining(
+    post: Post, nonce: str, terms: Terms, proposal: Propose, heads: Path | None
+) -> tuple[Correspondence, Joining]:  # fmt: skip
+    memory = HeadMemory(dict(zip(terms.nodes, terms.public, strict=True)), heads)
+    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
+    return correspondence, Joining(correspondence, memory, proposal, terms.joining)
 
 
 def group_of(nonce: str, terms: Terms, proposal: Propose) -> Group | None:
@@ -133,8 +183,8 @@ def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose)
     if unknown := [member.name for member in members if member.name not in terms.nodes]:
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
     away = {name: ABSENT for name in terms.nodes if name not in told}
-    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER)
-    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal))
+    correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads or folder.file(HEADS))
+    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal), joining)
 
 
 def _size(answer: Letter | Fault | None) -> int | str:

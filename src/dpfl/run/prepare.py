@@ -44,7 +44,7 @@ from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_
 from dpfl.run.movement import Movement
 from dpfl.run.parts import describe
 from dpfl.run.recorder import Progress, Recorder
-from dpfl.run.rehearsal import rehearse
+from dpfl.run.rehearsal import check_arithmetic, rehearse
 from dpfl.server.algorithm import ONES
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import Federated, State
@@ -111,6 +111,7 @@ def prepare(
     metric: PrivateMetric | None = None,
     unit: str | None = None,
     aggregation: Aggregation = Aggregation(),
+    arithmetic: str = "exact",
 ) -> Job:
     """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
@@ -141,7 +142,8 @@ def prepare(
     noise = noise or ("secure" if entropy == "system" and algorithm.unit != "none" else "plain")
     algorithm = _with_noise(algorithm, noise, entropy)
     check(algorithm, federation, budget, flat)
-    rehearse(model, flat, algorithm, federation.shape, federation.task)
+    check_arithmetic(arithmetic, entropy, host is not None)
+    path = rehearse(model, flat, algorithm, federation.shape, federation.task, arithmetic)
     if workers > 1:
         refuse_unreachable("model", model)
     by = _accountant(algorithm, federation, accountant)
@@ -151,7 +153,7 @@ def prepare(
     if until_the_end:
         until_the_end.enter_context(folder.locked())
     record = _record(asked, algorithm, source, model, flat, budget, seed, entropy, noise, by, ledger, before, experiment)
-    record["resolved"] |= {"largest": max(sizes), "warnings": list(about) or None}
+    record["resolved"] |= {"largest": max(sizes), "warnings": list(about) or None, "arithmetic": path or None}
     record = {"run": {"nonce": host.nonce if host else secrets.token_hex(16), "started": utc_now()}} | record
     run = _run_id(folder, record) if resume else record_id(record)
 
@@ -162,7 +164,7 @@ def prepare(
     accounts = Accounts(
         run, algorithm, ledgers, sizes, budget.delta, by, limit, budget.epsilon, warnings, names=names, data=data
     )  # fmt: skip
-    accounts = replace(accounts, timed=budget.seconds is not None, ordered=host is not None)
+    accounts = replace(accounts, timed=budget.seconds is not None, ordered=host is not None, arithmetic=path)
     fresh = _start(accounts, budget, flat)
     randomness = _randomness(entropy, seed, accounts)
     if not resume:
@@ -184,6 +186,7 @@ def prepare(
             (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes), randomness,
             own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if held.kept else None,
             persons=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
+            arithmetic=arithmetic,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
     central = None if algorithm.own_accounts or algorithm.scale != "round" else accounts.ledgers.open(0)
@@ -350,7 +353,7 @@ def utc_now() -> str:
 def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
     """A resumed run must be the same experiment on the same data."""
     before = folder.experiment()
-    if before.get("resolved") != without_none(record["resolved"]):
+    if _same_anywhere(before.get("resolved", {})) != _same_anywhere(without_none(record["resolved"])):
         raise DpflError(
             f"The experiment differs from that of the run in {folder.path}; resume it unchanged, or start a new one."
         )
@@ -359,6 +362,11 @@ def _run_id(folder: RunFolder, record: dict[str, Any]) -> str:
             thing = "data" if what == "federation" else "model"
             raise DpflError(f"The {thing} differs from that of the run in {folder.path}; bring the same, or start a new run.")
     return str(before["run"]["id"])
+
+
+def _same_anywhere(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """What was resolved, but for how this machine does exact arithmetic."""
+    return {**resolved, "arithmetic": resolved.get("arithmetic", "").partition(":")[0]}
 
 
 def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dpfl import tasks
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
+from dpfl.gradients.clipped import ARITHMETIC
 from dpfl.gradients.losses import checked_scores
 from dpfl.lazy import torch
 from dpfl.models import Buildable
@@ -27,20 +28,41 @@ LABELS = 64
 """Where there are more classes, as many of them, the first and the last among them."""
 
 
-def rehearse(described: Buildable, model: FlatModel, algorithm: Algorithm, shape: tuple[int, ...], task: tasks.Task) -> None:
-    """Forward and backward pass, clip, noise and step with every declared label; refused with the cause of what fails."""
+def rehearse(
+    described: Buildable,
+    model: FlatModel,
+    algorithm: Algorithm,
+    shape: tuple[int, ...],
+    task: tasks.Task,
+    arithmetic: str = "exact",
+) -> str:  # fmt: skip
+    """Forward and backward pass, clip, noise and step with every declared label; refused with the cause of what fails.
+
+    Returns:
+        How the units of private steps are computed on this machine, or "" where there are none.
+    """
     labels = task.examples(shape[0])
     labels = labels[torch.linspace(0, len(labels) - 1, min(len(labels), LABELS)).round().long()]
     with one_thread():
         for x in _samples((len(labels), *shape), task):
             _check_scores(model, x, labels, task)
-            reply = _reply(described, model, algorithm, x, labels, task)
+            reply, path = _reply(described, model, algorithm, x, labels, task, arithmetic)
             if reply.update is not None and torch.isfinite(reply.update).all():
-                return
+                return path
     raise DpflError(
         f"One step of {algorithm.name} at learning rate {algorithm.local.optimiser.rate:g}, on samples of zeros, leaves all "
         "bounds: lower the rate, or give the model other weights."
     )
+
+
+def check_arithmetic(arithmetic: str, entropy: str, nodes: bool) -> None:
+    """Refuses what is neither exact nor fast, and fast arithmetic where somebody's data are at stake."""
+    if arithmetic not in ARITHMETIC:
+        raise DpflError(f"privacy.arithmetic is 'exact' or 'fast' (for simulations alone), not {arithmetic!r}.")
+    if arithmetic == "fast" and (entropy == "system" or nodes):
+        raise DpflError(
+            "Fast arithmetic is for simulations: with real nodes, or privacy.entropy = 'system', leave privacy.arithmetic out."
+        )
 
 
 def _samples(shape: tuple[int, ...], task: tasks.Task) -> tuple[Tensor, Tensor]:
@@ -62,18 +84,20 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
     task.losses(scores, y)
 
 
-def _reply(described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task) -> Reply:
+def _reply(
+    described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task, arithmetic: str
+) -> tuple[Reply, str]:
     """By a node without ledgers, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
-    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons)
+    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons, arithmetic=arithmetic)
     samples = replace(algorithm.samples, sampling=All(), sums=None) if algorithm.samples else None
     clients = replace(algorithm.clients, sums=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
     asked = Task(0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope, values=RAW_VALUES)
     node = Node(site)
     try:
-        return node.work(asked, model.read())
+        return node.work(asked, model.read()), node.arithmetic
     except DpflError:
         raise
     except Exception as error:

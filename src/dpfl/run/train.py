@@ -107,6 +107,7 @@ def train(
     ledger: Path | str | None = None,
     entropy: str = "keyed",
     noise: str | None = None,
+    arithmetic: str = "exact",
     evaluate_every: int | None = None,
     metric: PrivateMetric | None = None,
     progress: Progress | None = None,
@@ -132,7 +133,7 @@ def train(
         job = prepare(
             models.described(model), federation, algorithms.described(algorithm), budget,
             seed=seed, out=out, workers=workers, accountant=accountant, ledger=ledger,
-            entropy=entropy, noise=noise, evaluate_every=evaluate_every, progress=telling, resume=resume,
+            entropy=entropy, noise=noise, arithmetic=arithmetic, evaluate_every=evaluate_every, progress=telling, resume=resume,
             experiment=experiment, until_the_end=until_the_end, host=host, metric=metric, unit=unit,
             aggregation=Aggregation(aggregation, survivors, colluders, masks),
         )  # fmt: skip

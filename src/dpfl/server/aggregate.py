@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
-    """Summed in the order of the cohort, so that the result does not depend on who answered first."""
-    total = torch.zeros(size)
+    """Summed in float64 and in the order of the cohort, so that the result does not depend on who answered first."""
+    total = torch.zeros(size, dtype=torch.float64)
     for reply in replies:
         if reply.update is not None:
             total.add_(reply.update, alpha=float(weights[reply.client]))
@@ -30,7 +30,7 @@ def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor
 def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
     """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
     share = sum(float(weights[reply.client]) for reply in replies)
-    return weighted_sum(replies, weights, size).div_(share) if share else torch.zeros(size)
+    return weighted_sum(replies, weights, size).div_(share).float() if share else torch.zeros(size)
 
 
 def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Generator) -> Tensor:

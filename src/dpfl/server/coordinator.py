@@ -337,7 +337,7 @@ class Coordinator:
         state, rng = self.state, randomness.generator("server noise", self.state.round)
         if (noise := state.clients.correlated) is None:
             return noisy_sum(total, replies, state.clients, rng)
-        past = state.memory.get(PAST_NOISE, total.new_empty(0, len(total)))
+        past = state.memory.get(PAST_NOISE, torch.empty(0, len(total)))
         noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
         return noisy
 

@@ -30,7 +30,7 @@ function statement(run) {
   const stated = run.statement;
   if (!stated.unit) return told("running", "No statement yet", "It is written when the run ends; its ledgers hold every release so far.");
   const sure = typeof stated.proven === "number";
-  const audited = run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}` : "no attack was played";
+  const audited = run.audit ? `${typeof run.audit.measured === "number" ? `at least ${down(run.audit.measured)}` : run.audit.measured ?? "–"} on ${run.audit.scope || "the system"}: ${run.audit.verdict}${Array.isArray(run.audit.played) ? ` (played: ${run.audit.played.join(", ") || "none"})` : ""}` : "no attack was played";
   return [h("h2", {}, h("a", { href: link("/run", { name: run.line.name }) }, run.line.name)),
     sure ? proven(run, `Epsilon ${epsilon(stated.proven)} at delta ${small(stated.delta)} for one ${stated.unit}.`) : told("nothing", "No guarantee", `No epsilon holds: ${(stated.unaccounted || []).join("; ")}.`),
     words([...run.lines.slice(0, 2), ["audited", audited], ...run.lines.slice(2)])];
@@ -47,7 +47,8 @@ function certificate(name, run, root) {
     try {
       const found = await post(link("/api/verify", { name }));
       show(outcome, found.good ? told("proven", "It holds", `Signed by ${found.signer}; compare that with its owner.`) : told("nothing", "It does not hold", found.findings.join(" ")),
-        h("div", { class: "scroll" }, h("table", { class: "checks" }, h("tbody", {}, Object.entries(found.checks).map(([check, text]) => h("tr", {}, h("td", {}, check), h("td", { class: text === "failed" ? "wrong" : null }, text)))))));
+        h("div", { class: "scroll" }, h("table", { class: "checks" }, h("tbody", {}, Object.entries(found.checks).map(([check, text]) => h("tr", {}, h("td", {}, check), h("td", { class: text === "failed" ? "wrong" : null }, text)))))),
+        h("h3", {}, "Not checked"), h("ul", { class: "soft" }, found.not_checked.map((line) => h("li", {}, line))));
     } catch (error) { show(outcome, told("nothing", "It cannot be checked", error.message)); }
     button.disabled = false;
   } }, "Verify");

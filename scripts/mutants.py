@@ -1,0 +1,198 @@
+"""Plants small faults, one at a time, in the code that guarantees rest on, and looks whether the nearest tests notice.
+
+    python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed; without it, all
+    python scripts/mutants.py --only secagg/shares.py --jobs 1
+    python scripts/mutants.py --again        # those that survived, once more: after new tests were written
+    python scripts/mutants.py --report       # what is known, without playing any
+
+The nearest tests of a function are those that enter it, the quickest first; then those that enter its file. Outcomes are kept
+as they come, so that a run that is broken off goes on. A fault that survives and is harmless is listed in docs/review.md, by
+name and with the reason. Any other that survives is a blind spot, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mutant_runner
+from mutant_operators import Mutant, mutants
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "dpfl"
+PACKAGES = ("privacy", "secagg", "node", "gradients", "certificate")
+TESTS = ("privacy", "secagg", "node", "gradients", "certificate", "server", "engines")
+"""Folders of tests that are traced."""
+
+RESULTS = ROOT / "build" / "mutants.json"
+PAGE = ROOT / "docs" / "review.md"
+SEED = 27
+SECONDS = 60
+"""Processor time for one mutant: several times what its tests take without a fault."""
+
+
+def all_mutants(packages: Iterable[str] = PACKAGES) -> list[Mutant]:
+    """Lists every mutant of these packages, file by file."""
+    files = [file for package in packages for file in sorted((PACKAGE / package).glob("*.py"))]
+    return [mutant for file in files for mutant in mutants(PACKAGE, str(file.relative_to(PACKAGE)))]
+
+
+def sample(of: Sequence[Mutant], each: int, seed: int = SEED) -> list[Mutant]:
+    """Chooses so many mutants of each package by a digest of their names: an edit elsewhere does not change the choice."""
+    chosen = []
+    for package in PACKAGES:
+        own = [mutant for mutant in of if mutant.file.startswith(f"{package}/")]
+        drawn = sorted(own, key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest())[:each]
+        chosen += [mutant for mutant in own if mutant in drawn]
+    return chosen
+
+
+def nearest(mutant: Mutant, traced: Mapping[str, Mapping[str, Any]], patience: float) -> list[str]:
+    """Lists the tests for a mutant, the quickest first.
+
+    Those that enter its function come first, until `patience` seconds, as traced without a fault; then those that enter its
+    file, while all of them take less than a third of that.
+    """
+    inside, beside = [], []
+    for name, test in traced.items():
+        functions = test["functions"]
+        if any(function == f"{mutant.file}:{mutant.function}" for function in functions):
+            inside.append((test["seconds"], name))
+        elif any(function.startswith(f"{mutant.file}:") for function in functions):
+            beside.append((test["seconds"], name))
+    chosen, total = [], 0.0
+    for tests, limit in ((inside, patience), (beside, patience / 3)):
+        for seconds, name in sorted(tests):
+            if total + seconds > limit and chosen:
+                break
+            chosen.append(name)
+            total += seconds
+    return chosen
+
+
+def harmless() -> set[str]:
+    """The names of mutants that the page lists as harmless."""
+    return set(re.findall(r"`([\w/]+\.py:[\w.]+:\w+:\d+)`", PAGE.read_text()))
+
+
+class Results:
+    """Outcomes by the name of the mutant, on disk as they come; one of another text under the same name is forgotten."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._tests = file, file.with_suffix(".tests.json")
+        self.traced: dict[str, dict[str, Any]] = _read(self._tests)
+        self.outcomes: dict[str, dict[str, Any]] = _read(file)
+
+    def of(self, mutant: Mutant) -> dict[str, Any] | None:
+        outcome = self.outcomes.get(mutant.name)
+        return outcome if outcome and outcome["diff"] == difference(mutant) else None
+
+    def write(self) -> None:
+        """Writes the outcomes, whole or not at all."""
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._file.with_suffix(".new")
+        unfinished.write_text(json.dumps(self.outcomes, indent=1))
+        unfinished.replace(self._file)
+
+    def write_traced(self) -> None:
+        self._tests.parent.mkdir(parents=True, exist_ok=True)
+        self._tests.write_text(json.dumps(self.traced))
+
+
+def _read(file: Path) -> dict[str, dict[str, Any]]:
+    return json.loads(file.read_text()) if file.exists() else {}  # type: ignore[no-any-return]
+
+
+def difference(mutant: Mutant) -> str:
+    """What the mutant changes, without the place."""
+    diff = mutant.diff((PACKAGE / mutant.file).read_bytes())
+    return "\n".join(line for line in diff.splitlines() if not line.startswith("@@"))
+
+
+def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float) -> None:
+    """Runs each mutant against its nearest tests and keeps the outcome."""
+    mutant_runner.warm()
+    if not results.traced:
+        print("tracing the tests, once ...", flush=True)
+        results.traced = mutant_runner.trace([f"tests/{folder}" for folder in TESTS])
+        results.write_traced()
+    tests = [(mutant, nearest(mutant, results.traced, patience)) for mutant in chosen]
+    for mutant, near in tests:
+        if not near:
+            results.outcomes[mutant.name] = _kept(mutant, "survived", "no test enters it", 0.0, 0)
+    playable = [(mutant, near) for mutant, near in tests if near]
+    for number, (mutant, outcome) in enumerate(mutant_runner.run(playable, jobs, SECONDS), start=1):
+        results.outcomes[mutant.name] = _kept(mutant, outcome.status, outcome.by, outcome.seconds, outcome.tests)
+        results.write()
+        if outcome.status == "survived" or number % 25 == 0:
+            print(f"{number}/{len(playable)} {outcome.status} {mutant.name}", flush=True)
+    results.write()
+
+
+def _kept(mutant: Mutant, status: str, by: str, seconds: float, tests: int) -> dict[str, Any]:
+    return {"status": status, "by": by, "seconds": seconds, "tests": tests, "diff": difference(mutant)}
+
+
+def report(chosen: Sequence[Mutant], results: Results) -> int:
+    """Prints a table by package and the survivors; returns how many of them nobody explained."""
+    explained, counts, blind = harmless(), Counter[tuple[str, str]](), []
+    for mutant in chosen:
+        outcome = results.of(mutant)
+        status = outcome["status"] if outcome else "not played"
+        if status == "survived":
+            status = "harmless" if mutant.name in explained else "blind spot"
+        if status == "blind spot":
+            blind.append(mutant)
+        counts[mutant.file.split("/")[0], "killed" if status == "timeout" else status] += 1
+    columns = ("killed", "harmless", "blind spot", "not played")
+    print(f"{'':12}" + "".join(f"{column:>12}" for column in columns) + f"{'of harmful':>12}")
+    for package in (*PACKAGES, "all"):
+        row = [
+            sum(n for (of, status), n in counts.items() if status == column and package in (of, "all")) for column in columns
+        ]
+        share = f"{row[0] / (row[0] + row[2]):.1%}" if row[0] + row[2] else "-"
+        print(f"{package:12}" + "".join(f"{number:12}" for number in row) + f"{share:>12}")
+    for mutant in blind:
+        print(f"\n{mutant.name}\n{difference(mutant)}")
+    return len(blind)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sample", type=int, help="mutants of each package, by a fixed seed; all by default")
+    parser.add_argument("--only", nargs="*", default=[], help="beginnings of names, such as secagg/ or privacy/limit.py:Share")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
+    parser.add_argument(
+        "--patience", type=float, default=15.0, help="seconds of tests for one mutant, as traced without a fault"
+    )
+    parser.add_argument("--again", action="store_true", help="play those that survived once more, with newly traced tests")
+    parser.add_argument("--report", action="store_true", help="play none, and show what is known")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(words)
+    chosen, results = all_mutants(), Results(given.results)
+    if given.sample:
+        chosen = sample(chosen, given.sample)
+    if given.only:
+        chosen = [mutant for mutant in chosen if mutant.name.startswith(tuple(given.only))]
+    if not given.report:
+        if given.again:
+            results.traced = {}
+        due = [mutant for mutant in chosen if _due(results.of(mutant), given.again)]
+        print(f"{len(due)} of {len(chosen)} mutants are to be played")
+        play(due, results, given.jobs, given.patience)
+    return 1 if report(chosen, results) else 0
+
+
+def _due(outcome: Mapping[str, Any] | None, again: bool) -> bool:
+    return outcome is None or (again and outcome["status"] == "survived")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""What a server remembers of nodes: the last heads of their ledgers that they signed, in its folder, from run to run.
+
+A server shows a node its own heads whenever it asks it to join, so that a node whose disk was set back learns it before it
+spends anything. A head counts here if the key signed it that the server lists for the node; whatever else comes is left out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpfl.errors import DpflError
+from dpfl.node.known_heads import write_whole
+from dpfl.node.ledger_head import HeadSet, SignedHead, fitting, head_from_words
+from dpfl.node.letters import Letter
+from dpfl.node.refusals import Bad
+
+FILE = "heads.json"
+NEIGHBOURS = 8
+"""Other nodes whose heads a node is shown, to keep: those that come after it in the list."""
+
+
+@dataclass
+class HeadMemory:
+    """Of the nodes with these public keys, by name; in memory alone until there is a path."""
+
+    keys: Mapping[str, str]
+    path: Path | None = None
+    _heads: dict[str, HeadSet] = field(default_factory=dict)
+    _changed: bool = False
+
+    def __post_init__(self) -> None:
+        self._read()
+
+    def of(self, name: str) -> list[SignedHead]:
+        """A node's own heads, the latest first."""
+        return list(self._heads.get(name, ()))
+
+    def shown_to(self, name: str) -> list[dict[str, Any]]:
+        """What a node is shown when it is asked to join: its own heads, and the last ones of its neighbours."""
+        names = list(self.keys)
+        place = names.index(name)
+        others = (names[place + 1 :] + names[:place])[:NEIGHBOURS]
+        return fitting([*self.of(name), *(head for other in others for head in self.of(other)[:1])])
+
+    def take(self, name: str, answer: Letter) -> None:
+        """The head that an answer carries, and those of other nodes that its sender remembers."""
+        given = [answer.head.get("ledger_head")]
+        beside = answer.head.get("heads")
+        for words in [*given, *(beside if isinstance(beside, list) else [])]:
+            with suppress(Bad):
+                self._add(head_from_words(words))
+
+    def _add(self, one: SignedHead) -> None:
+        if self.keys.get(one.head.node) == one.head.public_key:
+            self._changed |= self._heads.setdefault(one.head.node, HeadSet()).add(one)
+
+    def save(self) -> None:
+        """To the file, together with what other runs of this server wrote there meanwhile."""
+        if self.path is None or not self._changed:
+            return
+        with self._locked():
+            self._read()
+            nodes = {name: [one.to_words() for one in heads] for name, heads in self._heads.items()}
+            write_whole(self.path, {**self._strangers(), **nodes})
+        self._changed = False
+
+    def _read(self) -> None:
+        for name, heads in self._file().items():
+            for words in heads if name in self.keys else ():
+                with suppress(Bad):
+                    self._add(head_from_words(words))
+
+    def _strangers(self) -> dict[str, Any]:
+        """Nodes of other experiments."""
+        return {name: heads for name, heads in self._file().items() if name not in self.keys}
+
+    def _file(self) -> dict[str, Any]:
+        if self.path is None or not self.path.exists():
+            return {}
+        try:
+            words = json.loads(self.path.read_text())
+        except (OSError, ValueError, RecursionError) as error:
+            raise DpflError(f"{self.path} cannot be read ({error}); bring it back from a copy, or remove it.") from error
+        if not isinstance(words, dict) or not all(isinstance(heads, list) for heads in words.values()):
+            raise DpflError(f"{self.path} does not hold heads of nodes; bring it back from a copy, or remove it.")
+        return words
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        assert self.path is not None
+        try:
+            file = self.path.with_name(f"{self.path.name}.lock").open("ab")
+        except OSError as error:
+            raise DpflError(f"{self.path} cannot be written ({error.strerror}); mend its folder.") from error
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

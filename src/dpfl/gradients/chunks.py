@@ -1,0 +1,157 @@
+"""The self-test of gradients and metrics: which chunks give every unit the same bits, with this model's layers.
+
+The same samples in other orders, beside other companions, with usual and with wild weights, and at every size that is used,
+must give equal bits. Kernels do not branch on the numbers, so equal bits of random numbers mean equal orders of summation.
+The weights are the test's own: who sends the model must not choose what is tested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpfl.gradients.mixing import random_rows, random_weights, untouched
+from dpfl.gradients.unit_rows import UnitRows
+from dpfl.models import FlatModel
+from dpfl.models.flat import evaluating
+from dpfl.models.row_sizes import GRAINS, checksum
+
+ORDERS = (3, 8)
+"""Orders of the samples that the self-test tries, at least and at most; small models, whose passes are quick, have more."""
+
+_WORK = 1 << 26
+# Rows times parameters of all orders of one test.
+
+Outputs = Sequence[Tensor]
+"""What must be equal bit for bit: tensors whose first dimension is the unit."""
+
+Compute = Callable[[Tensor, Tensor, UnitRows | None], Outputs]
+
+
+_references: dict[tuple[Any, ...], bytes | None] = {}
+
+
+@dataclass(frozen=True)
+class SelfTest:
+    """Computes one sample's results at every position of a chunk and beside others, with weights of its own.
+
+    Attributes:
+        model: The model; its weights, buffers and torch's random state are put back.
+        compute: From samples, labels and the rows of units to what must be equal bit for bit.
+        name: What is computed, with all that changes it but for the model.
+        x: A batch, for the shape and type of a sample.
+        y: Its labels.
+    """
+
+    model: FlatModel
+    compute: Compute
+    name: str
+    x: Tensor
+    y: Tensor
+
+    def reference(self, rows: int, per_unit: int) -> bytes | None:
+        """A digest of the sample's results, or None where they are not the same everywhere in the chunk."""
+        key = (self.name, self._model, *self._shapes, torch.get_num_threads(), rows, per_unit)
+        if key not in _references:
+            _references[key] = self._tested(rows, per_unit)
+        return _references[key]
+
+    @property
+    def _model(self) -> str:
+        """Digested once for each model object: nothing of it changes but weights."""
+        if not hasattr(self.model, "_fingerprint_kept"):
+            self.model._fingerprint_kept = self.model.fingerprint  # type: ignore[attr-defined]
+        return self.model._fingerprint_kept  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def _shapes(self) -> tuple[Any, ...]:
+        modes = tuple((type(module), module.training, module.__dict__.get("forward")) for module in self.model.module.modules())
+        return self.x.dtype, tuple(self.x.shape[1:]), self.y.dtype, tuple(self.y.shape[1:]), modes
+
+    @torch.no_grad()
+    def _tested(self, rows: int, per_unit: int) -> bytes | None:
+        batch = _Batch.random(self.model, self.x, self.y, rows, per_unit)
+        orders = max(ORDERS[0], min(ORDERS[1], _WORK // (rows * self.model.layout.trainable)))
+        digest = hashlib.blake2b(digest_size=16)
+        with untouched(self.model), self._without_dropout():
+            for weights, count in ((random_weights(self.model), orders), (_wild_weights(self.model), ORDERS[0])):
+                self.model.load(weights)
+                expected = self._checksums(batch)
+                digest.update(expected[:, : max(1, GRAINS[0] // per_unit)].numpy().tobytes())
+                for order in batch.orders(count):
+                    if not torch.equal(self._checksums(batch.ordered(order)), expected[:, order]):
+                        return None
+                beside, own = batch.beside_others()
+                if not torch.equal(self._checksums(beside)[:, own], expected[:, own]):
+                    return None
+        return digest.digest()
+
+    def _checksums(self, batch: _Batch) -> Tensor:
+        """(outputs, units): a number for the bits of every unit's results."""
+        outputs = self.compute(batch.x, batch.y, batch.rows)
+        return torch.stack([checksum(values, batch.units) for values in outputs])
+
+    @contextmanager
+    def _without_dropout(self) -> Iterator[None]:
+        """In evaluation mode where the module draws numbers, since each row then has other ones."""
+        rows = random_rows(self.model, self.x, 2)
+        outcomes = []
+        for seed in (0, 1):
+            torch.default_generator.manual_seed(seed)
+            outcomes.append(self.model.module(self.model.arrange(rows)))
+        drawn = not torch.equal(outcomes[0].nan_to_num(), outcomes[1].nan_to_num())
+        with evaluating(self.model.module) if drawn else nullcontext():
+            yield
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Random units of so many rows each."""
+
+    x: Tensor
+    y: Tensor
+    units: int
+    rows: UnitRows | None
+
+    @classmethod
+    def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
+        """Samples as `random_rows` has them, each of another size where they are numbers, and labels 0 and 1."""
+        samples = random_rows(model, x, max(rows, GRAINS[-1]))[:rows]
+        labels = (torch.arange(rows) % 2).to(y.dtype).view(-1, *[1] * (y.dim() - 1)).expand(rows, *y.shape[1:]).contiguous()
+        shares = torch.full((rows,), 1 / per_unit)
+        return cls(samples, labels, rows // per_unit, UnitRows(per_unit, shares) if per_unit > 1 else None)
+
+    def orders(self, count: int) -> Iterator[Tensor]:
+        """Each unit one place further, then all in reverse, then at random."""
+        generator = torch.Generator().manual_seed(3)
+        yield torch.arange(self.units).roll(1)
+        yield torch.arange(self.units).flip(0)
+        for _ in range(count - 2):
+            yield torch.randperm(self.units, generator=generator)
+
+    def ordered(self, order: Tensor) -> _Batch:
+        return replace(self, x=self._by_unit(self.x)[order].flatten(0, 1), y=self._by_unit(self.y)[order].flatten(0, 1))
+
+    def beside_others(self) -> tuple[_Batch, Tensor]:
+        """With every other unit replaced by zeros, as units that fill a chunk up are, and the places of those that stay."""
+        x, y = self._by_unit(self.x).clone(), self._by_unit(self.y).clone()
+        x[1::2], y[1::2] = 0, 0
+        return replace(self, x=x.flatten(0, 1), y=y.flatten(0, 1)), torch.arange(0, self.units, 2)
+
+    def _by_unit(self, values: Tensor) -> Tensor:
+        return values.unflatten(0, (self.units, -1))
+
+
+def _wild_weights(model: FlatModel) -> Tensor:
+    """The same, each times a power of ten between 1e-9 and 1e9, and some zeros of either sign."""
+    generator = torch.Generator().manual_seed(4)
+    weights = random_weights(model)
+    powers = torch.rand(weights.shape, generator=generator) * 18 - 9
+    zeros = torch.rand(weights.shape, generator=generator) < 0.05
+    return (weights * 10.0**powers).where(~zeros, weights * 0.0)

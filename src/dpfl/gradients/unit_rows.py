@@ -1,0 +1,69 @@
+"""Units of several rows: a person's gradient is the mean over their rows, and is clipped as one vector.
+
+A chunk holds units of equally many rows: a unit of n rows is filled up to the next power of two with rows that count 0. So
+the shape of everything that is computed for a unit depends on that unit alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpfl.gradients.products import Chosen, SampleGradient, sum_rows, written_out
+from dpfl.privacy.rounding import squared_norms
+
+# Numbers of written-out gradients that may be held at a time.
+_KEEP = 1 << 25
+
+
+@dataclass(frozen=True)
+class UnitRows:
+    """The rows of a chunk by unit.
+
+    Attributes:
+        per_unit: How many rows each unit has; they lie together.
+        shares: The weight of each row in its unit: 1 / n for n true rows, 0 for a row that fills up.
+    """
+
+    per_unit: int
+    shares: Tensor
+
+    def by_unit(self, values: Tensor) -> Tensor:
+        """Values of rows (rows, ...) as (units, per_unit, ...)."""
+        return values.unflatten(0, (-1, self.per_unit))
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum over the rows of each unit."""
+        return values if self.per_unit == 1 else self.by_unit(values).sum(1)
+
+    def weigh(self, values: Tensor) -> Tensor:
+        """Each row's values times its share."""
+        return values * self.shares.view(-1, *[1] * (values.dim() - 1))
+
+    def summed(self, gradient: SampleGradient) -> SampleGradient:
+        """The gradients of units from those of rows, written out: what is summed is what was measured."""
+        count = len(self.shares) // self.per_unit
+
+        def rows(units: slice) -> Tensor:
+            first, last, _ = units.indices(count)
+            return self.sum(gradient.rows(slice(first * self.per_unit, last * self.per_unit)))
+
+        size = gradient.rows(slice(0, 1)).shape[1]
+        if count * self.per_unit * size <= _KEEP:
+            return written_out(rows(slice(0, count)))
+        step = max(1, _KEEP // (self.per_unit * size))
+        blocks = [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+        def weighted(units: Chosen, weights: Tensor) -> Tensor:
+            whole = torch.zeros(count, dtype=torch.float64)
+            whole[units] = weights
+            total = torch.zeros(size, dtype=torch.float64)
+            for block in blocks:
+                inside = whole[block].nonzero().flatten()
+                if len(inside):
+                    total += sum_rows(whole[block][inside], rows(block)[inside])
+            return total
+
+        return SampleGradient(torch.cat([squared_norms(rows(block)) for block in blocks]), weighted, rows)

@@ -1,0 +1,177 @@
+"""Row counts at which every row of a batch gets the same bits, whoever else is in the batch.
+
+A matrix product may sum in another order for another number of rows, or for another position of a row. A server that chooses
+the model can turn the last bit into another prediction, and then one unit changes what the others contribute. So rows are
+computed in chunks whose number of rows has passed a self-test on this machine. Where no number passes, units are computed one
+at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+GRAINS = (32, 64, 96)
+"""Row counts that are tried as the smallest chunk. All are multiples of 32: torch computes what is left over of 2 x 16 numbers
+by a scalar function, whose last bit differs for a few inputs only (a sigmoid's for 4 % of them), so that no test would be sure
+to see it. 96 suits kernels that take 6 or 24 rows at once."""
+
+ORDERS = 6
+"""Orders of the samples that the self-test of a function tries."""
+
+ALIGNED = 64
+"""Bytes: torch's memory begins at a multiple."""
+
+
+class Sizes(Protocol):
+    """Says how many rows the next chunk has."""
+
+    def rows_for(self, units: int, per_unit: int = 1) -> int:
+        """The rows of a chunk for so many units of `per_unit` rows each, or for some of them."""
+
+    @property
+    def path(self) -> str:
+        """How units are computed, in words for the statement."""
+
+
+@dataclass(frozen=True)
+class Unpadded:
+    """Chunks as they come: the quickest, and without any promise about bits."""
+
+    most: int
+    path = "fast: results may depend on the batch in the last bits"
+
+    def rows_for(self, units: int, per_unit: int = 1) -> int:
+        return per_unit * max(1, min(units, self.most // per_unit))
+
+
+@dataclass
+class Invariant:
+    """Row counts at which every unit gets the same bits.
+
+    Attributes:
+        most: The largest chunk, in rows.
+        reference: A digest of one sample's results at (rows, per_unit), or None where they depend on its place or companions.
+    """
+
+    most: int
+    reference: Callable[[int, int], bytes | None]
+    _bases: dict[int, int | None] = field(default_factory=dict)
+
+    def rows_for(self, units: int, per_unit: int = 1) -> int:
+        base = self._bases[per_unit] = self._base(per_unit)
+        if base is None:
+            return per_unit
+        top = max(1, self.most // base)
+        needed = min(top, -(-units * per_unit // base))
+        same = self.reference(base, per_unit)
+        for count in (*range(needed, top + 1), *range(needed - 1, 1, -1)):
+            if self.reference(count * base, per_unit) == same:
+                return count * base
+        return base
+
+    def _base(self, per_unit: int) -> int | None:
+        """The smallest chunk for units of so many rows, or None where each is computed alone."""
+        return next((rows for rows in self._candidates(per_unit) if self.reference(rows, per_unit) is not None), None)
+
+    def _candidates(self, per_unit: int) -> Iterator[int]:
+        for grain in GRAINS:
+            rows = grain * (-(-per_unit // grain))
+            if rows <= self.most and rows % per_unit == 0 and rows > per_unit:
+                yield rows
+
+    @property
+    def path(self) -> str:
+        alone = [per_unit for per_unit, base in self._bases.items() if base is None]
+        return "exact: one unit at a time" if alone else "exact: padded chunks that passed the self-test"
+
+
+def checksum(values: Tensor, units: int) -> Tensor:
+    """A whole number for the bits of each unit's values, modulo 2^64; what is not a number is equal to itself."""
+    bits = values.nan_to_num() if values.is_floating_point() else values
+    bits = bits.reshape(units, -1).contiguous()
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[bits.element_size()]
+    width = max(1, (1 << 22) // units)
+    total = torch.zeros(units, dtype=torch.int64)
+    for start in range(0, bits.shape[1], width):
+        part = bits[:, start : start + width].contiguous().view(kind).long()
+        odd = 2 * torch.arange(start + 1, start + 1 + part.shape[1]) * 0x9E3779B97F4A7C1 + 1
+        total += (part * odd).sum(1)
+    return total
+
+
+class RowFunction:
+    """A function of rows, applied in chunks that give a row the same result in every batch.
+
+    Args:
+        function: Maps samples (n, ...) to results (n, ...), each sample by itself.
+        most: The largest chunk, in rows.
+    """
+
+    def __init__(self, function: Callable[[Tensor], Tensor], most: int) -> None:
+        self._function, self._most = function, most
+        self._sizes: dict[tuple[object, ...], Invariant] = {}
+
+    def __call__(self, samples: Tensor) -> Tensor:
+        """The results of all samples, into memory that is taken once."""
+        if not len(samples):
+            return self._function(samples)
+        results = samples.new_empty(len(samples), *self._function(pad(samples[:1], 1)).shape[1:])
+        done = 0
+        for (chunk,), count in padded_chunks(self._sizes_for(samples), samples):
+            results[done : done + count] = self._function(chunk)[:count]
+            done += count
+        return results
+
+    def _sizes_for(self, samples: Tensor) -> Invariant:
+        key = samples.dtype, tuple(samples.shape[1:]), torch.get_num_threads()
+        if key not in self._sizes:
+            shape = tuple(samples.shape[1:])
+            references: dict[int, bytes | None] = {}
+
+            def reference(rows: int, per_unit: int) -> bytes | None:
+                if rows not in references:
+                    references[rows] = self._tested(rows, shape)
+                return references[rows]
+
+            self._sizes[key] = Invariant(self._most, reference)
+        return self._sizes[key]
+
+    @torch.no_grad()
+    def _tested(self, rows: int, shape: tuple[int, ...]) -> bytes | None:
+        """A digest of the first results, or None where they depend on the place of a sample or on its companions."""
+        generator = torch.Generator().manual_seed(0)
+        samples = torch.rand(max(rows, GRAINS[-1]), *shape, generator=generator)[:rows].contiguous()
+        expected = checksum(self._function(samples), rows)
+        for number in range(ORDERS):
+            order = torch.arange(rows).roll(1) if not number else torch.randperm(rows, generator=generator)
+            if not torch.equal(checksum(self._function(samples[order]), rows), expected[order]):
+                return None
+        beside = samples.clone()
+        beside[1::2] = 0
+        if not torch.equal(checksum(self._function(beside), rows)[::2], expected[::2]):
+            return None
+        return expected[: min(rows, GRAINS[0])].numpy().tobytes()
+
+
+def padded_chunks(sizes: Sizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
+    """The rows of tensors in chunks, with rows of zeros behind the last, and how many rows of each chunk count."""
+    done = 0
+    while done < len(tensors[0]):
+        rows = sizes.rows_for(len(tensors[0]) - done)
+        last = min(done + rows, len(tensors[0]))
+        yield tuple(pad(values[done:last], rows) for values in tensors), last - done
+        done = last
+
+
+def pad(values: Tensor, rows: int) -> Tensor:
+    """The values with rows of zeros behind them. They begin where torch's own memory does: kernels heed the address."""
+    if len(values) == rows and values.is_contiguous() and values.data_ptr() % ALIGNED == 0:
+        return values
+    padded = values.new_zeros(rows, *values.shape[1:])
+    padded[: len(values)] = values
+    return padded

@@ -1,0 +1,240 @@
+"""Whether a node's ledger includes all that the node once signed, and what its owner adds where it does not.
+
+A disk can be set back: a backup that is restored, a folder that is copied, a file that is deleted. What was signed remains
+elsewhere: in replies that were kept, in the witness file, in what servers and other nodes remember.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from dpfl.data import Federation
+from dpfl.errors import DpflError
+from dpfl.keys import raw, signed
+from dpfl.node import letters
+from dpfl.node.charter import Charter
+from dpfl.node.folder import open_own
+from dpfl.node.journal import KEPT as OLDER_LOGS
+from dpfl.node.known_heads import KnownHeads
+from dpfl.node.ledger_head import HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
+from dpfl.node.orders import Orders
+from dpfl.node.refusals import Bad
+from dpfl.node.witness import Witness
+from dpfl.privacy import Ledger
+from dpfl.privacy.events import Event, Spent, add, add_all, at_least, decode, less
+from dpfl.privacy.ledger import Account, refuse_kinds
+from dpfl.privacy.ledger_file import remove_database
+from dpfl.privacy.ledger_starts import OWN, common_rows, taken_over
+from dpfl.privacy.ledgers import ledger_path
+
+DEEPEST = 6
+"""Levels of a JSON file that are searched for what a node signed."""
+
+
+def own_heads(charter: Charter, public_key: str, files: Sequence[Path] = ()) -> HeadSet:
+    """Every head that the node signed, as far as anything on its disk, its witness and the given files say.
+
+    Args:
+        charter: The node's policy.
+        public_key: The node's own; what another key signed is left out.
+        files: Statements and heads as JSON, such as a server's `heads.json`.
+
+    Returns:
+        The furthest head of each start.
+
+    Raises:
+        DpflError: A file cannot be read, or the witness holds something else.
+    """
+    found = HeadSet(most=64)
+    for one in _all_heads(charter, public_key, files):
+        if (one.head.node, one.head.public_key) == (charter.name, public_key):
+            found.add(one)
+    return found
+
+
+def _all_heads(charter: Charter, public_key: str, files: Sequence[Path]) -> Iterator[SignedHead]:
+    yield from KnownHeads(charter.folder).own
+    yield from _kept(charter, public_key)
+    if charter.witness:
+        yield from Witness(charter.witness, public_key).heads()
+    for file in files:
+        try:
+            yield from _in_words(json.loads(file.read_text()), public_key)
+        except (OSError, ValueError, RecursionError) as error:
+            raise DpflError(f"{file} cannot be read as JSON ({error}); give statements, or a server's heads.json.") from error
+
+
+def _kept(charter: Charter, public_key: str) -> Iterator[SignedHead]:
+    """Those of replies that may have left."""
+    key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    for path in (charter.folder / "replies").glob("*.letter"):
+        try:
+            letter = path.read_bytes()
+            yield head_from_words(letters.read(letter, key, len(letter)).head.get("ledger_head"))
+        except (OSError, Bad):
+            continue
+
+
+def _in_words(words: Any, public_key: str, depth: int = 0) -> Iterator[SignedHead]:
+    """Heads and statements anywhere in a JSON file."""
+    if isinstance(words, dict):
+        if words.keys() == {"head", "signature"}:
+            try:
+                yield head_from_words(words)
+            except Bad:
+                return
+        elif one := _of_statement(words, public_key):
+            yield one
+    if isinstance(words, dict | list) and depth < DEEPEST:
+        for part in words.values() if isinstance(words, dict) else words:
+            yield from _in_words(part, public_key, depth + 1)
+
+
+def _of_statement(given: dict[str, Any], public_key: str) -> SignedHead | None:
+    """What a statement without a head says: of versions that signed none."""
+    said, signature = given.get("statement"), given.get("signature")
+    if not isinstance(said, dict) or "ledger_head" in said or said.get("public_key") != public_key:
+        return None
+    if not isinstance(signature, str) or not signed(said, signature, public_key):
+        return None
+    spent = tuple((decode(line), "", int(count)) for line, count in said["releases"].items())
+    at = said["ledger"]
+    words = (said["node"], public_key, said["unit"], said["neighbours"], at["rows"], at["seal"], (), spent, ())
+    return SignedHead(LedgerHead(*words), signature)
+
+
+def missing(ledger: Ledger, heads: Iterable[SignedHead]) -> list[SignedHead]:
+    """Those heads that the ledger does not include."""
+    return [one for one in heads if not ledger.includes(one.head.tail, one.head.start)]
+
+
+def refuse_missing(charter: Charter, ledger: Ledger, heads: Iterable[SignedHead]) -> None:
+    """One sentence where the ledger lacks what the node signed."""
+    if missing(ledger, heads):
+        raise DpflError(
+            f"The ledger {ledger.path} is older than what was spent since, or is a copy of one that went another way: it lacks "
+            f"releases that this node signed. Stop every copy but one, then count them with: dpfl ledger reconcile "
+            f"{charter.folder / 'policy.toml'}"
+        )
+
+
+def refuse_traces(charter: Charter) -> None:
+    """A node that has worked and has no ledger does not begin at zero."""
+    path = ledger_path(charter.ledgers, charter.name)
+    if path.exists():
+        return
+    if traces := _traces(charter):
+        raise DpflError(
+            f"The ledger {path} is gone, and what it held was spent: {', '.join(traces)} show that this node has worked. Bring "
+            f"it back from a copy, or count what was signed with: dpfl ledger reconcile {charter.folder / 'policy.toml'}"
+        )
+
+
+def _traces(charter: Charter) -> list[str]:
+    folder = charter.folder
+    found = [path.name for path in sorted(folder.glob("node.log*"))]
+    if any((folder / "replies").glob("*.letter")):
+        found.append("replies")
+    if Orders.seen_in(folder).links:
+        found.append("orders.sqlite")
+    if KnownHeads(folder).own:
+        found.append("heads.json")
+    if charter.witness and charter.witness.exists():
+        found.append(str(charter.witness))
+    return found
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What a ledger counted before, and what was added to it."""
+
+    path: Path
+    before: Spent
+    added: Spent
+    heads: int
+    """Signed heads that were missing."""
+
+
+def reconcile(charter: Charter, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()) -> Reconciled:
+    """Count in the node's ledger at least all that the node signed.
+
+    Args:
+        charter: The node's policy; the caller holds the lock of its folder.
+        key: The node's own.
+        data: What the node has, which a new ledger is bound to.
+        files: More evidence: statements and heads as JSON.
+
+    Returns:
+        What was added. Runs that were under way are over for this node, if anything was.
+
+    Raises:
+        DpflError: The ledger is gone and nothing shows all that it held; or a head is of another kind of ledger.
+    """
+    path, heads = ledger_path(charter.ledgers, charter.name), own_heads(charter, raw(key.public_key()), files)
+    gone = not path.exists()
+    if gone and not heads and (charter.folder / f"node.log.{OLDER_LOGS}").exists():
+        raise DpflError(
+            f"The ledger {path} is gone, and its log does not go back to the beginning: give a signed statement or a server's "
+            "heads.json, or end the use of this data."
+        )
+    at = path.with_name(f"{path.name}.unfinished") if gone else path
+    if gone:
+        remove_database(at)
+    with closing(open_own(charter, data, at)) as ledger:
+        before, lost = ledger.spent(), missing(ledger, heads)
+        if needed := gone or bool(lost) or not ledger.holds(Orders.seen_in(charter.folder)):
+            _add_all(ledger, lost, at_least(_logged(charter.folder), Orders.counts_in(charter.folder)))
+        added = less(ledger.spent(), before)
+        if charter.witness and not charter.witness.exists():
+            Witness(charter.witness, raw(key.public_key())).begin(sign_head(ledger, key))
+    if gone:
+        at.replace(path)  # a ledger appears with all that it counts, or not at all
+    if needed:
+        Orders.put_away(charter.folder)
+        KnownHeads(charter.folder).forget_own()
+    return Reconciled(path, before, added, len(lost))
+
+
+def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: Spent) -> None:
+    """All that was signed; and what log and orders tell of beyond that, which nobody signed."""
+    ledger.start(max((one.head.boot for one in lost), default=0))
+    for one in lost:
+        _add(ledger, one)
+    if rest := less(told, ledger.spent()):
+        ledger.add_spent(f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {})
+
+
+def _add(ledger: Ledger, one: SignedHead) -> None:
+    """What that chain counts beyond the rows that it shares with this one."""
+    head = one.head
+    if ledger.includes(head.tail, head.start):
+        return  # as a part of another that was added
+    refuse_kinds(ledger.path, ledger.account, Account(head.node, head.unit, head.neighbours))
+    known = ledger.spent_until(common_rows(ledger.starts, head.starts))
+    rest: dict[tuple[Event, str], int] = {}
+    for event, mark, count in sorted(head.spent, key=lambda kind: bool(kind[1])):
+        shared = min(known.get(event, 0), count)
+        known = add(known, event, -shared)
+        if count > shared:
+            rest[event, mark] = count - shared
+    ledger.add_spent(taken_over(head.seal, head.starts), rest, dict(head.planned))
+
+
+def _logged(folder: Path) -> Spent:
+    """Releases that the node's log tells of."""
+    told: Spent = {}
+    for path in folder.glob("node.log*"):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                words = json.loads(line)
+                told = add_all(told, {decode(words["release"]): int(words["count"])})
+            except (ValueError, KeyError, TypeError, RecursionError, DpflError):
+                continue
+    return told

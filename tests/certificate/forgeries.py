@@ -1,0 +1,39 @@
+"""Files of a run as a forger leaves them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpfl.certificate import Certificate, certify
+from dpfl.certificate.page import page
+from dpfl.keys import load_private, sign
+
+Change = Callable[[Any], None]
+
+
+def edit_json(path: Path, change: Change) -> None:
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+def write_certificate(folder: Path, key: Path) -> Path:
+    """The certificate of a run and its page, as `dpfl certify` writes them."""
+    envelope = certify(folder, key)
+    certificate = Certificate.model_validate(envelope["certificate"])
+    (folder / "certificate.json").write_text(json.dumps(envelope, indent=2))
+    (folder / "certificate.html").write_text(page(certificate, envelope["signature"]))
+    return folder / "certificate.json"
+
+
+def sign_again(file: Path, change: Change, key: Path) -> None:
+    """The altered certificate in its place, signed again, with a page to match."""
+    envelope = json.loads(file.read_text())
+    change(envelope["certificate"])
+    envelope["signature"] = sign(envelope["certificate"], load_private(key))
+    file.write_text(json.dumps(envelope))
+    certificate = Certificate.model_validate(envelope["certificate"])
+    file.with_suffix(".html").write_text(page(certificate, envelope["signature"]))

@@ -1,0 +1,89 @@
+"""Accounts that spent differently: what stands for all of them is the largest, and everything else is said as it is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpfl.certificate.contents import Account, Certificate, Released, _measured, certify, headline, neighbours, spread
+from dpfl.certificate.figures import stated_figure
+from dpfl.privacy.events import ADD_REMOVE, REPLACE, encode, gaussian
+from dpfl.privacy.sampling import FixedSize, Poisson
+
+POISSON, FIXED, PLAIN = Poisson(0.1).event(1.0, 50), FixedSize(5).event(1.0, 50), gaussian(2.0)
+
+
+def account(name: str, proven: Any, *events: Any) -> Account:
+    releases = [Released(event=encode(event), kind="words", count=1) for event in events]
+    return Account(name=name, ledger=f"{name}.sqlite", proven=proven, releases=releases, debits=1, other_runs=0, seal="00")
+
+
+def test_the_largest_epsilon_of_any_account_is_proven():
+    """Fault: all tests had accounts that spent alike."""
+    some = [account("a", 1.5), account("b", 3.0), account("c", 0.5), account("d", 2.0)]
+    assert spread(some) == {"proven": 3.0, "median": 1.75, "lowest": 0.5}
+    some.append(account("e", "unbounded"))
+    assert spread(some) == {"proven": "unbounded", "median": 2.0, "lowest": 0.5}
+
+
+def test_figures_are_of_six_digits_and_rounded_up():
+    assert stated_figure(1.23456701) == 1.234568
+    assert stated_figure(1.234567) == 1.234567
+    assert stated_figure(float("inf")) == "unbounded"
+
+
+def test_neighbours_follow_how_units_are_drawn():
+    assert neighbours([account("a", 1.0, POISSON), account("b", 1.0, PLAIN)]) == (ADD_REMOVE,)
+    assert neighbours([account("a", 1.0, FIXED)]) == (REPLACE,)
+    assert neighbours([account("a", 1.0, PLAIN)]) == (ADD_REMOVE, REPLACE)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"headline": "accuracy", "metrics": {"accuracy": 0.5}}, "on the test set"),
+        ({"headline": "accuracy", "metrics": {"accuracy": 0.5}, "noisy": "on held-out rows"}, "on held-out rows"),
+        ({"headline": "accuracy", "metrics": {"accuracy": None}}, None),
+        ({"headline": "accuracy", "metrics": {}}, None),
+        ({"headline": "accuracy", "metrics": "words"}, None),
+        ({"headline": ["accuracy"], "metrics": {"accuracy": 0.5}}, None),
+        ({"headline": None, "metrics": {None: 0.5}}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_run_measured_is_said_where_its_file_says_it(result: dict[str, Any], said: str | None):
+    found = _measured(result)
+    assert found is None if said is None else (found or "").endswith(said)
+
+
+def certificate(proven: Any, claim: float | None, entropy: str = "system", **changes: Any) -> Any:
+    guarantee = SimpleNamespace(proven=proven, unaccounted=[], delta=1e-5, unit="sample", neighbours=ADD_REMOVE, **changes)
+    return SimpleNamespace(
+        guarantee=guarantee, claimed=SimpleNamespace(epsilon=claim), trained=SimpleNamespace(entropy=entropy)
+    )
+
+
+def test_the_headline_warns_of_a_claim_only_where_it_is_lower():
+    for claim, warns in ((1.0, True), (2.0, False), (3.0, False), (None, False)):
+        level, sentence = headline(certificate(2.0, claim))
+        assert level == "proven"
+        assert ("that is no guarantee" in sentence) == warns
+    assert headline(certificate(2.0, 1.0, entropy="keyed"))[0] == "condition"
+    assert headline(certificate("unbounded", 1.0))[0] == "nothing"
+
+
+def test_what_was_used_stands_in_the_certificate_as_the_statement_has_it(run_of, key):
+    made = Certificate.model_validate(certify(run_of("samples"), key)["certificate"])
+    assert made.guarantee.used == made.guarantee.proven > 0
+
+
+def test_a_certificate_holds_values_of_its_own_kinds_and_does_not_change(run_of, key):
+    body = certify(run_of("samples"), key)["certificate"]
+    made = Certificate.model_validate(body)
+    with pytest.raises(Exception, match="frozen"):
+        made.issued = "later"  # type: ignore[misc]
+    for place, wrong in (("rounds", "2"), ("clients", 4.0), ("budget", "3")):
+        with pytest.raises(ValueError, match=place):
+            Certificate.model_validate({**body, "trained": {**body["trained"], place: wrong}})

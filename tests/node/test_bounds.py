@@ -1,0 +1,257 @@
+"""What a server may send as a model, and how much memory its features may take: bounded by the policy, before any debit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpfl
+from dpfl.node.charter import Allow
+from dpfl.node.charter import read as read_policy
+from dpfl.node.check import findings
+from dpfl.node.held import schema_digest
+from dpfl.node.optimisers import SGD
+from dpfl.node.service import Service
+from dpfl.node.task import Local, Summed, Task
+from dpfl.privacy import Flat
+from dpfl.privacy.columns import LEAST
+from dpfl.privacy.histogram import Survey
+from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.release import Upload
+from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.whole_sums import WholeSum
+from tests.node.loopback import (
+    EVENT,
+    PROPOSAL,
+    ROUNDS,
+    SAMPLES,
+    SIZE,
+    STEPS,
+    TASK,
+    Asked,
+    join,
+    new_node,
+    round_of,
+    vector,
+    work,
+    write_policy,
+)  # fmt: skip
+from tests.node.summing import Together
+from tests.node.summing import task as summed
+
+Open = Callable[..., Asked]
+LARGEST = Allow().largest_weight
+SLOPED = round_of(0, slope=True)
+METRIC = MetricSurvey(6.0, 2, 0, 4.0, 0.0, secure=True)
+SURVEYS = (Survey(5.0, secure=True), MeanSurvey(4.0, secure=True), METRIC)
+UPLOAD = Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+KINDS: dict[str, Task] = {
+    "steps": TASK,
+    "a slope": SLOPED,
+    "an upload": round_of(0, samples=None, upload=UPLOAD),
+    **{type(survey).__name__: replace(TASK, steps=0, survey=survey) for survey in SURVEYS},
+}
+EVENTS = ((EVENT, ROUNDS * STEPS), *((survey.event, 1) for survey in SURVEYS), (UPLOAD.event(1), 1))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Nodes that are closed at the end; the same folder again where it is there."""
+    live: list[Service] = []
+
+    def start(name: str = "b", **changes: Any) -> Asked:
+        folder = tmp_path / name
+        policy = write_policy(folder, **changes) if folder.exists() else new_node(folder, **changes)
+        live.append(Service.open(policy))
+        return Asked(folder, live[-1])
+
+    yield start
+    for service in live:
+        service.close()
+
+
+@pytest.fixture
+def node(opened: Open) -> Asked:
+    """One that joined a run with every kind of release."""
+    found = opened(limits={"epsilon": 100.0})
+    assert found(join(replace(PROPOSAL, epsilon=90.0, events=EVENTS))).head["kind"] == "joined"
+    return found
+
+
+def with_entry(place: int, value: float) -> np.ndarray:
+    model = vector()
+    model[place] = value
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [1.01 * LARGEST, -1.01 * LARGEST, 1e9, -3e38])
+@pytest.mark.parametrize("place", [0, SIZE - 1])
+def test_a_weight_beyond_the_policy_is_refused_before_anything_is_debited(
+    node: Asked, kind: str, value: float, place: int
+) -> None:
+    before = node.rows()
+    assert node.refused(work(KINDS[kind], with_entry(place, value))) == "weights-too-large"
+    assert node.rows() == before
+    assert not list((node.folder / "replies").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["steps", "a slope", "MetricSurvey"])
+def test_a_weight_at_the_bound_is_worked_for(node: Asked, kind: str) -> None:
+    answer = node(work(KINDS[kind], with_entry(SIZE - 1, LARGEST)))
+    assert answer.head["kind"] == "reply"
+    assert node.spent()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_model_that_is_not_finite_is_refused(node: Asked, monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    with monkeypatch.context() as lying:
+        lying.setattr(np, "isfinite", lambda array: np.ones_like(array, bool))  # the server's own check
+        letter = work(TASK, with_entry(3, value))
+    before = node.rows()
+    assert node.refused(letter) == "not-finite"
+    assert node.rows() == before
+
+
+def test_the_owner_sets_the_bound(opened: Open) -> None:
+    node = opened(allow={"largest_weight": 0.5})
+    node(join())
+    assert node.refused(work(TASK, with_entry(0, 0.51))) == "weights-too-large"
+    assert node(work(TASK, np.clip(vector(), -0.5, 0.5))).head["kind"] == "reply"
+
+
+def corrected(value: float, rate: float = 0.1) -> bytes:
+    correction = np.full(SIZE, 0.01, np.float32)
+    correction[7] = value
+    task = replace(TASK, local=Local(SGD(rate)))
+    return work(task, arrays={"model": vector(), "correction": correction})
+
+
+def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> None:
+    """It is added to every gradient: what it may be is bounded, and so is how far all steps take the model along it."""
+    node = opened()
+    node(join())
+    assert node.refused(corrected(1.01 * LARGEST)) == "weights-too-large"
+    assert node.refused(corrected(1.0, rate=1e9)) == "weights-too-large"
+    assert node.refused(corrected(-0.6, rate=LARGEST)) == "weights-too-large"
+    assert not node.spent()
+    assert node(corrected(0.5, rate=0.1)).head["kind"] == "reply"
+
+
+def test_members_of_a_secure_sum_refuse_it_too(begun: tuple[Together, str]) -> None:
+    together, session = begun
+    for name, node in together.nodes.items():
+        assert node.refused(together.work(session, summed(name), with_entry(0, 1e9))) == "weights-too-large"
+        assert together.spent(name) == {}
+    assert together.masked(session, "a").numbers.any(), "nothing was masked for this round yet"
+
+
+def test_a_client_s_sum_is_weighted_in_float64(begun: tuple[Together, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault: with numpy 1 a float32 sum times a weight was rounded to float32 again, by 2^-24 of its length: two sums that one
+    sample moves apart by C could be rounded farther apart."""
+    (together, session), given = begun, []
+    monkeypatch.setattr(WholeSum, "numbers", lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind))
+    scale = 0.3
+    task = summed("a", summed=Summed(scale, 60.0, len(together.nodes)))
+    together.nodes["a"](together.work(session, task))
+    (sent,) = given
+    assert sent.dtype == np.float64
+    assert not np.array_equal(sent.astype(np.float32), sent)
+
+
+def test_a_scale_that_blows_samples_up_is_refused(opened: Open, tmp_path: Path) -> None:
+    """A number of a table is divided by the root of a variance that comes with the model; an honest one is at least 1e-5."""
+    table = {"label": "y", "task": "binary", "columns": {"age": {"low": 0, "high": 99, "scale": "paid"}}}
+    (new_node(tmp_path / "b").parent / "own.csv").write_text("age,y\n" + "40,1\n30,0\n" * 30)
+    node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
+    held = node.service.held
+    words = {"model": "linear", "options": (), "learning": held.task, "shape": held.shape, "schema": schema_digest(held)}
+    assert node(join(replace(PROPOSAL, **words))).head["kind"] == "joined"
+    honest = np.array([0.1, 0.0, -1.0, LEAST], np.float32)  # weight, bias, mean, variance
+    for variance in (0.0, -1.0, 1e-38, 0.9 * LEAST):
+        model = honest.copy()
+        model[-1] = variance
+        assert node.refused(work(TASK, model)) == "weights-too-large"
+    assert node.spent() == {}
+    assert node(work(TASK, honest)).head["kind"] == "reply"
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "scattering-linear"])
+def test_no_honest_run_comes_near_the_bound(model: str, tmp_path: Path) -> None:
+    """The noisiest runs have the largest weights: 40 rounds at an epsilon of a tenth stay below a hundredth of it."""
+    federation = dpfl.data.load("mnist-sample").split(4)
+    result = dpfl.train(model, federation, "auto", dpfl.Budget(epsilon=0.2, delta=1e-5, rounds=10), seed=1)
+    assert max(float(entry.abs().max()) for entry in result.module.state_dict().values()) < LARGEST / 100
+
+
+# Memory
+
+SCATTERED = replace(PROPOSAL, model="scattering-linear", options=())
+FEATURES = 3969
+"""Numbers of an image of 28 x 28."""
+
+
+def scattered(opened: Open, name: str, most: int, size: Any) -> Asked:
+    allow = {"models": ["scattering-linear"], "most_memory": most}
+    return opened(name, allow=allow, tell={"size": size})
+
+
+def test_features_that_take_more_memory_than_the_policy_allows_are_refused_by_the_declared_size(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = 4 * FEATURES * 1000
+    assert scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).head["kind"] == "joined"
+    node = scattered(opened, "little", needed - 1, {"constant": 1000})
+    monkeypatch.setattr(
+        "dpfl.node.workplace.features_of", lambda *_: pytest.fail("features were computed for a run that is refused")
+    )
+    assert node.refused(join(SCATTERED)) == "too-much-memory"
+    assert node.refused(work()) == "not-joined"
+
+
+def test_what_a_refusal_says_of_memory_is_what_the_size_says(opened: Open) -> None:
+    """With a size that is rounded to hundreds, 60 samples are refused and allowed as 100 are."""
+    for most, answer in ((4 * FEATURES * 100 - 1, "refused"), (4 * FEATURES * 100, "joined")):
+        node = scattered(opened, answer, most, {"rounded": 100})
+        assert node(join(SCATTERED)).head["kind"] == answer
+
+
+def test_a_policy_that_allows_less_memory_since_a_run_was_joined_holds(opened: Open) -> None:
+    node = scattered(opened, "b", 1 << 30, "exact")
+    node(join(SCATTERED))
+    node.service.close()
+    node = scattered(opened, "b", 4 * FEATURES * SAMPLES - 1, "exact")
+    model = np.zeros(FEATURES * 10 + 10 + FEATURES, np.float32)
+    assert node.refused(work(TASK, model)) == "too-much-memory"
+    assert node.spent() == {}
+
+
+def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> None:
+    most = Allow().most_memory
+    assert most >= 4 * FEATURES * 60_000
+    assert most >= 4 * 11_872 * 50_000, "mirrored, with 512 patches, on CIFAR-10"
+    assert most < 4 * (FEATURES + 16 * 4096) * 60_000
+
+
+@pytest.mark.parametrize(
+    ("size", "most", "model", "good", "words"),
+    [
+        ("exact", 1 << 20, "scattering-linear", True, "17476 bytes of a sample, 0.001 GB for 60 samples"),
+        ({"constant": 30}, 1 << 20, "scattering-linear", True, "34952 bytes of a sample, 0.0021 GB for 60 samples"),
+        ("exact", 1 << 44, "scattering-linear", False, "lower allow.most_memory"),
+        ("exact", 1 << 44, "mlp", True, "no model of the policy has fixed features"),
+    ],
+)
+def test_an_owner_is_told_what_features_may_take(
+    tmp_path: Path, size: Any, most: int, model: str, good: bool, words: str
+) -> None:
+    """Also where the size that is declared, by which runs are refused, is less than what there is."""
+    policy = new_node(tmp_path / "b", tell={"size": size}, allow={"most_memory": most, "models": [model]})
+    found = next(finding for finding in findings(read_policy(policy)) if finding.part == "memory")
+    assert (found.good, words in found.words) == (good, True), found.words

@@ -1,0 +1,130 @@
+"""The tool that plants faults, and a few of its mutants, which must be killed; `make mutants` plays all of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+
+LEAST = "test_of_several_kinds_of_shared_noise_the_least_is_what_holds"
+SAMPLE = {
+    "privacy/limit.py:module:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds",
+    "privacy/shared_noise.py:least_shared:extreme:1": f"tests/privacy/test_shared_noise.py::{LEAST}",
+    "privacy/whole_sums.py:WholeSum.bits:compare:1": "tests/privacy/test_borders.py::TestLevels",
+    "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
+    "secagg/member.py:Member.agree:unchecked:4": "tests/secagg/test_sabotage.py",
+    "node/statement.py:_held:compare:3": "tests/node/test_statement.py",
+}
+"""Mutants, with the tests that kill each within a second."""
+
+
+@pytest.fixture(name="scripts")
+def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+
+SOURCE = '''"""A docstring."""
+
+DAY = 24
+
+def part(x: int = 3, *, most: float = 0.5) -> float:
+    """Says 1 in 2."""
+    if x < 0 or not x:
+        raise ValueError(f"{x + 1} is wrong")
+    check_level(x)
+    return min(x / 2, -most) if x != 1 else 2.0 * x
+
+
+class Guard:
+    secure = True
+
+    def run(self):
+        assert self.secure
+        yield self.size > 5, Reason.TOO_MANY
+'''
+
+
+def test_every_kind_of_fault_is_made_and_words_are_left_alone(scripts, tmp_path: Path) -> None:
+    from mutant_operators import mutants
+
+    (tmp_path / "part.py").write_text(SOURCE)
+    found = mutants(tmp_path, "part.py")
+    assert Counter(mutant.operator for mutant in found) == {
+        "constant": 8, "compare": 3, "logic": 2, "unchecked": 4, "extreme": 1, "sign": 1, "factor": 2, "two": 2, "flag": 1,
+    }  # fmt: skip
+    assert len({mutant.name for mutant in found}) == len(found)
+    for mutant in found:
+        changed = mutant.apply(SOURCE.encode()).decode()
+        assert changed != SOURCE
+        ast.parse(changed)
+        assert '"""A docstring."""' in changed
+        assert 'f"{x + 1} is wrong"' in changed or mutant.operator == "unchecked"
+
+
+def test_names_of_mutants_do_not_change_with_lines_above_or_beside(scripts, tmp_path: Path) -> None:
+    from mutant_operators import mutants
+
+    (tmp_path / "part.py").write_text(SOURCE)
+    before = {mutant.name: mutant.text for mutant in mutants(tmp_path, "part.py")}
+    moved = SOURCE.replace("DAY = 24", "\n# more\nOTHER = 'words'\nDAY = 24\n\n\ndef before(x):\n    return x + 9\n")
+    (tmp_path / "part.py").write_text(moved)
+    after = {mutant.name: mutant.text for mutant in mutants(tmp_path, "part.py")}
+    assert {name: text for name, text in after.items() if ":before:" not in name} == before
+
+
+def test_there_are_thousands_and_a_sample_is_even_and_always_the_same(scripts) -> None:
+    import mutants
+
+    every = mutants.all_mutants()
+    assert len(every) >= 3000
+    assert len({mutant.name for mutant in every}) == len(every)
+    chosen = mutants.sample(every, 70)
+    assert chosen == mutants.sample(every, 70)
+    assert Counter(mutant.file.split("/")[0] for mutant in chosen) == dict.fromkeys(mutants.PACKAGES, 70)
+
+
+def test_the_nearest_tests_are_those_that_enter_the_function_the_quickest_first(scripts) -> None:
+    import mutants
+
+    mutant = next(mutant for mutant in mutants.all_mutants(["secagg"]) if mutant.function == "threshold")
+    traced = {
+        "slow": {"seconds": 3.0, "functions": ["secagg/group.py:threshold"]},
+        "quick": {"seconds": 1.0, "functions": ["secagg/group.py:threshold", "a.py:b"]},
+        "beside": {"seconds": 0.1, "functions": ["secagg/group.py:check_sizes"]},
+        "elsewhere": {"seconds": 0.1, "functions": ["secagg/keys.py:threshold"]},
+    }
+    assert mutants.nearest(mutant, traced, 15.0) == ["quick", "slow", "beside"]
+    assert mutants.nearest(mutant, traced, 12.0) == ["quick", "slow"]
+    assert mutants.nearest(mutant, traced, 3.2) == ["quick"]
+    assert mutants.nearest(mutant, {"slow": traced["slow"]}, 0.5) == ["slow"]
+
+
+PLAYED = """
+import json, sys
+import mutant_runner, mutants
+wanted = json.loads(sys.argv[1])
+named = {mutant.name: mutant for mutant in mutants.all_mutants()}
+mutant_runner.warm()
+played = [(named[name], [tests]) for name, tests in wanted.items()]
+print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
+"""
+
+
+def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> None:
+    """In a process of its own, which has not imported dpfl. The last is a fault that no test can see."""
+    harmless = {"privacy/sampling.py:Poisson.draw:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds"}
+    words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE | harmless)]
+    environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == dict.fromkeys(SAMPLE, "killed") | dict.fromkeys(harmless, "survived")
