@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical, default_key, fingerprint, load_private, load_public, new_key, raw, sign, signed
+from dpfl.keys import default_key, fingerprint, load_private, load_public, new_key, raw, sign, signed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

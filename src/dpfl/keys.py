@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-
-
-def canonical(value: Any) -> bytes:
-    """Sorted keys, no spaces, UTF-8, numbers as Python writes them: the same bytes for the same value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def default_key() -> Path:

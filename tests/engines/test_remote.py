@@ -161,7 +161,7 @@ def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
 
 
 def garbage(name: str, asked: bytes, letter: letters.Letter) -> bytes:
-    return b"DPFL1" + b"\xff" * 200
+    return b"DPFL2" + b"\xff" * 200
 
 
 def announced(name: str, asked: bytes, letter: letters.Letter) -> bytes:

@@ -46,7 +46,7 @@ def test_a_letter_has_64_arrays_at_most():
     entries = [{"dtype": "uint8", "name": f"a{number:03d}", "offset": 0, "shape": [0]} for number in range(65)]
     for count, reason in ((64, ""), (65, "bad-arrays")):
         words = letters._written({"arrays": entries[:count]})
-        letter = signed(b"DPFL1" + len(words).to_bytes(4, "little") + words)
+        letter = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
         assert (refused(letter) if reason else "") == reason
 
 
@@ -68,11 +68,11 @@ def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
 
 def test_a_letter_that_ends_early_or_late_is_none():
     letter = letters.write({"x": "y"}, arrays(3), KEY)
-    for wrong in (letter[:-1], letter[:72], letter[:-65], b"DPFL2" + letter[5:], b""):
+    for wrong in (letter[:-1], letter[:72], letter[:-65], b"DPFL3" + letter[5:], b""):
         assert refused(wrong) in ("not-a-letter", "bad-signature")
     assert refused(signed(letter[:-64] + b"\0")) == "bad-arrays"
     assert refused(signed(letter[:-65])) == "bad-arrays"
-    assert refused(signed(b"DPFL1" + (1 << 20).to_bytes(4, "little") + b"{}")) == "bad-head"
+    assert refused(signed(b"DPFL2" + (1 << 20).to_bytes(4, "little") + b"{}")) == "bad-head"
 
 
 def test_norms_of_gradients_are_of_public_clients_alone(tmp_path: Path):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from dpfl.keys import canonical
+from dpfl.codec import canonical
 from dpfl.node import letters
 from dpfl.node.letters import MAGIC, MOST_HEAD, SIGNATURE, Bad, Reason
 
@@ -203,6 +203,6 @@ def test_a_head_is_bounded_whatever_it_announces() -> None:
 
 def test_the_form_of_a_letter_is_as_documented() -> None:
     head = json.loads(LETTER[9 : 9 + int.from_bytes(LETTER[5:9], "little")])
-    assert LETTER[:5] == b"DPFL1"
+    assert LETTER[:5] == b"DPFL2"
     assert [(one["name"], one["offset"]) for one in head["arrays"]] == [("b", 0), ("model", 32)]
     assert len(LETTER) == 9 + int.from_bytes(LETTER[5:9], "little") + 32 + 28 + SIGNATURE

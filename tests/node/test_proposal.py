@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpfl.keys import canonical
+from dpfl.codec import canonical
 from dpfl.node.proposal import Proposal, in_order, proposal_from_words
 from dpfl.node.refusals import Bad
 from dpfl.privacy import Poisson
@@ -22,6 +22,8 @@ PROPOSAL = Proposal(
     options=(("activation", "relu"), ("hidden", 16)), learning=MultiClass(10), shape=(1, 28, 28), schema="", epsilon=4.0,
     delta=1e-5, rounds=20, accountant="pld", noise="secure", federation=("a", "b"), events=((SURVEY, 1), (STEP, 40)),
 )  # fmt: skip
+
+SGD_WORDS = {"part": "optimiser.sgd", "learning_rate": 0.1}
 
 
 def again(proposal: Proposal) -> Proposal:
@@ -47,7 +49,7 @@ def test_a_proposal_comes_out_as_it_went_in(proposal: Proposal) -> None:
     [
         ("client", -1), ("client", True), ("system", "x" * 65), ("system", "a\nb"), ("neighbours", "any"), ("model", 3),
         ("options", []), ("options", {"a": []}), ("options", {"a": None}), ("options", {str(n): 1 for n in range(17)}),
-        ("learning", {"part": "SGD", "rate": 0.1}), ("shape", [0]), ("shape", "1"), ("delta", 1), ("delta", 0), ("rounds", 0),
+        ("learning", SGD_WORDS), ("shape", [0]), ("shape", "1"), ("delta", 1), ("delta", 0), ("rounds", 0),
         ("rounds", 10**9), ("accountant", "gdp-clt"), ("noise", "little"), ("federation", [1]), ("events", [["{}", 1]]),
         ("events", [['{"mechanism":"gaussian","noise_multiplier":1.0}', 0]]), ("events", [["[" * 900, 1]]), 
         ("epsilon", "4"), ("epsilon", 0), ("epsilon", 1e7),

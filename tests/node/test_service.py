@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical, load_private
+from dpfl.keys import load_private
 from dpfl.node import letters, wire
 from dpfl.node.held import schema_digest
 from dpfl.node.optimisers import Adam
@@ -398,9 +399,9 @@ def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
     "letter",
     [
         work(more=1), join(more=1), ask("ping", to="*", more=1), ask("join"), ask("work"), ask("join", proposal={}),
-        ask("work", order="0/train", task={"part": "Task"}), work(order="1/train"), work(order="0/probe"), work(order=3),
+        ask("work", order="0/train", task={"part": "task"}), work(order="1/train"), work(order="0/probe"), work(order=3),
         work(run="../../etc"), work(run=""), ask("join", proposal=[["a"]] * 3), join(run="a" * 65),
-        ask("work", order="0/survey:Survey", task=wire.task_to_words(TASK)),
+        ask("work", order="0/query.histogram", task=wire.task_to_words(TASK)),
     ],
 )  # fmt: skip
 def test_words_that_are_missing_unknown_or_of_another_type_are_refused(node: Asked, letter: bytes) -> None:

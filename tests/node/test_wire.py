@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name
+from dpfl.codec import canonical, digest_of, format_of
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.keys import canonical
 from dpfl.node import wire
 from dpfl.node.objectives import CrossEntropy
 from dpfl.node.optimisers import SGD
@@ -84,31 +84,31 @@ def test_every_task_of_every_sound_system_comes_out_as_it_went_in(crowd: Federat
     for task in given:
         found = wire.task_from_words(again(wire.task_to_words(task)))
         assert found == task
-        assert repr(found) == repr(task), "the name of a release, and so its noise, comes from it"
+        assert digest_of(found) == digest_of(task), "the name of a release, and so its noise, comes from it"
 
 
 def test_surveys_are_among_them(crowd: Federation) -> None:
     asked = {wire.order_of(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
-    assert "0/survey:Survey" in asked
+    assert "0/query.histogram" in asked
     centred = dpfl.data.tensors(torch.zeros(8, 3, 8, 8), torch.zeros(8), classes=2).split(
         clients=2, how=dpfl.data.IID(), seed=0
     )
     asked = {wire.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
-    assert "0/survey:MeanSurvey" in asked
+    assert "0/query.mean" in asked
 
 
 def test_every_survey_can_travel() -> None:
     asked = {
-        "Survey": Survey(2.0),
-        "MeanSurvey": MeanSurvey(2.0, True),
-        "ColumnSurvey": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
-        "MetricSurvey": MetricSurvey(2.0, 2, 10, 4.0, 0.25),
+        "query.histogram": Survey(2.0),
+        "query.mean": MeanSurvey(2.0, True),
+        "query.columns": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
+        "query.metric": MetricSurvey(2.0, 2, 10, 4.0, 0.25),
     }
-    assert set(asked) == {kind.__name__ for kind in get_args(AnySurvey)} == set(wire.SURVEYS)
+    assert set(asked) == {format_of(kind).tag for kind in get_args(AnySurvey)} == set(wire.SURVEYS)
     for survey in asked.values():
         task = replace(TASK, survey=survey)
         assert repr(wire.task_from_words(again(wire.task_to_words(task)))) == repr(task)
-    for odd in (replace(asked["ColumnSurvey"], binned=((0, 10**9),)), replace(asked["ColumnSurvey"], places=(-1,))):
+    for odd in (replace(asked["query.columns"], binned=((0, 10**9),)), replace(asked["query.columns"], places=(-1,))):
         with pytest.raises(Bad):
             wire.task_to_words(replace(TASK, survey=odd))
 
@@ -176,7 +176,7 @@ def changed(path: tuple[Any, ...], value: Any) -> Any:
 DELETE = object()
 PLACES = list(places(wire.task_to_words(TASK)))
 ODD = st.sampled_from(
-    [DELETE, "os:system", [], {}, "1", b"", -1, -1.0, 1e31, 10**400, math.nan, math.inf, [1], {"part": "Task"}]
+    [DELETE, "os:system", [], {}, "1", b"", -1, -1.0, 1e31, 10**400, math.nan, math.inf, [1], {"part": "task"}]
 )
 
 
@@ -282,11 +282,11 @@ def test_every_reason_has_a_sentence() -> None:
 
 
 STAYS = {
-    "NoClip": {"level"},
-    "Release": {"divisor"},
-    "Upload": {"divisor", "by_samples"},
-    "Task": {"norms", "values"},
-    "HaarClip": {"public"},
+    "clip.none": {"level"},
+    "release": {"divisor"},
+    "update-release": {"divisor", "by_samples"},
+    "task": {"norms", "values"},
+    "clip.haar": {"public"},
 }
 """What has one value over a wire: no bound; no public clients; and an upload's noise is the node's own by then."""
 
@@ -298,9 +298,9 @@ def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
         TASK, samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=Shared(3, 1)), summed=Summed(0.5, 1.0, 3)
     )
     assert wire.task_from_words(wire.task_to_words(shared)) == shared
-    for odd in ({"scale": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
+    for odd in ({"weight": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
         words = wire.task_to_words(shared)
-        words["summed"] |= odd
+        words["secure_sum"] |= odd
         with pytest.raises(Bad):
             wire.task_from_words(words)
 

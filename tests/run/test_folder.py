@@ -58,9 +58,9 @@ def test_the_experiment_names_versions_hashes_and_what_was_resolved(result: dpfl
     resolved = record["resolved"]
     assert resolved["seed"] == 5
     assert resolved["accountant"] == "rdp"
-    assert resolved["budget"] == {"part": "Budget", "epsilon": 50.0, "delta": 1e-5, "rounds": 4}
-    assert resolved["algorithm"]["samples"]["noise"] == {"part": "Gaussian", "multiplier": 1.0}
-    assert resolved["algorithm"]["samples"]["sampling"] == {"part": "Poisson", "rate": 0.1}
+    assert resolved["budget"] == {"part": "budget", "epsilon": 50.0, "delta": 1e-5, "rounds": 4}
+    assert resolved["algorithm"]["samples"]["noise"] == {"part": "noise.gaussian", "noise_multiplier": 1.0}
+    assert resolved["algorithm"]["samples"]["sampling"] == {"part": "sampling.poisson", "rate": 0.1}
 
 
 def test_the_metrics_have_a_row_a_round_and_end_with_the_final_figures(result: dpfl.Result) -> None:

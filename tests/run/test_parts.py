@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 import tomli_w
 
-from dpfl.algorithms import ALGORITHMS, from_name, options_of
+from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.errors import DpflError
 from dpfl.run.folder import without_none
-from dpfl.run.parts import describe, made_again
+from dpfl.run.parts import algorithm_of, describe
 
 SYSTEMS = [(name, {"variant": word}) for name in ALGORITHMS if "variant" in options_of(name) for word in ("sound", "published")]
 SYSTEMS += [(name, {}) for name in ALGORITHMS if "variant" not in options_of(name)]
 
 
-def recorded(part: object) -> dict[str, Any]:
+def recorded(part: Algorithm) -> dict[str, Any]:
     return tomllib.loads(tomli_w.dumps(without_none(describe(part))))
 
 
 @pytest.mark.parametrize(("name", "options"), SYSTEMS)
 def test_a_system_is_made_again_from_its_record(name, options):
     made = from_name(name, **options)
-    again = made_again(recorded(made))
+    again = algorithm_of(recorded(made))
     formula = again.claim.formula
     assert replace(again, claim=replace(again.claim, formula=None)) == replace(made, claim=replace(made.claim, formula=None))
     assert (formula is None) == (made.claim.formula is None)
@@ -36,12 +36,12 @@ def test_a_system_is_made_again_from_its_record(name, options):
 def test_a_record_that_names_nothing_known_is_refused():
     record = recorded(from_name("fedavg-dp"))
     record["samples"]["noise"]["part"] = "Silence"
-    with pytest.raises(DpflError, match="'Silence' is none of this package"):
-        made_again(record)
+    with pytest.raises(DpflError, match="'Silence' is unknown"):
+        algorithm_of(record)
 
 
 def test_a_record_of_parts_that_do_not_fit_is_refused():
     record = recorded(from_name("hw-dpfl", variant="published"))
     record["leaks"] = []
     with pytest.raises(DpflError, match="must be named in its leaks"):
-        made_again(record)
+        algorithm_of(record)

@@ -736,7 +736,7 @@ def test_secure_noise_comes_with_the_systems_entropy_and_costs_the_same(federati
     assert secure.privacy.proven == plain.privacy.proven
     recorded = RunFolder.open(secure.folder).experiment()["resolved"]
     assert recorded["noise"] == "secure"
-    assert recorded["algorithm"]["samples"]["noise"]["part"] == "SecureGaussian"
+    assert recorded["algorithm"]["samples"]["noise"]["part"] == "noise.secure-gaussian"
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from dpfl.certificate.ended import Ended, ended
 from dpfl.certificate.figures import Epsilon, number, stated_figure
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical, fingerprint, load_private, raw, sign
+from dpfl.keys import fingerprint, load_private, raw, sign
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import REPLACE, decode, describe, encode, neighbours_of
 from dpfl.privacy.plans import bound

@@ -20,7 +20,7 @@ from dpfl.experiment import parse
 from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
 from dpfl.run.accounts import Accounts, warnings_for
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.parts import made_again
+from dpfl.run.parts import algorithm_of
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,7 @@ def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
 
 def _algorithm(record: Mapping[str, Any]) -> Algorithm:
     """From its description, held against the system that the experiment names where it does."""
-    made = made_again(record["resolved"]["algorithm"])
-    if not isinstance(made, Algorithm):
-        raise DpflError("The record of the run describes no algorithm; restore experiment.toml from a copy.")
+    made = algorithm_of(record["resolved"]["algorithm"])
     if not record.get("experiment"):
         return made
     experiment = parse(record["experiment"])

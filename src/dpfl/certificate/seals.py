@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.certificate.reading import own_card, read
+from dpfl.codec import canonical
 from dpfl.data.elsewhere import NODES
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
-from dpfl.keys import canonical, fingerprint
+from dpfl.keys import fingerprint
 from dpfl.run.card import NAME
 from dpfl.run.folder import RunFolder
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dpfl.codec import canonical, encode
 from dpfl.data.dataset import Dataset
 from dpfl.data.federation import Federation
 from dpfl.data.names import checked_names
@@ -61,5 +62,6 @@ class Elsewhere(Federation):
     @cached_property
     def sha256(self) -> str:
         schema = self.train.schema.to_json() if self.train.schema else ""
-        text = f"{self.names} {self.declared} {self.shape} {self.task!r} {schema} {self.test.sha256 if self.test else ''}"
-        return hashlib.sha256(text.encode()).hexdigest()
+        test = self.test.sha256 if self.test else ""
+        form = encode((self.names, self.declared, self.shape, self.task, schema, test))
+        return hashlib.sha256(canonical(form)).hexdigest()

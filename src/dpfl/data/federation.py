@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -172,7 +173,7 @@ class Federation(Shown, shown_by="holdings"):
     @cached_property
     def holding(self) -> str:
         """Of all of them, dealt as they are, in whatever order the clients are listed."""
-        whole = f"{self.train.sha256} {self.clients!r}" if self.described else " ".join(sorted(self.holdings))
+        whole = f"{self.train.sha256} {_written(self.clients)}" if self.described else " ".join(sorted(self.holdings))
         return hashlib.sha256(whole.encode()).hexdigest()
 
     @cached_property
@@ -183,13 +184,18 @@ class Federation(Shown, shown_by="holdings"):
             digest.update(self.persons.contiguous().numpy().data)
             digest.update(f" {self.rows_per_person} ".encode())
         if self.described:
-            digest.update(f"{self.clients!r} {self.public!r}".encode())
+            digest.update(f"{_written(self.clients)} {_written(self.public)}".encode())
             return digest.hexdigest()
         for kind, parts in (("clients", self.clients), ("public", self.public)):
             digest.update(f" {kind} {[len(part) for part in parts]} ".encode())
             for part in parts:
                 digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()
+
+
+def _written(clients: Any) -> str:
+    """The fixed text of a population; `()` for no clients."""
+    return clients.written if isinstance(clients, Population) else "()"
 
 
 def _digest(train: Dataset, rows: torch.Tensor, persons: torch.Tensor | None = None) -> str:

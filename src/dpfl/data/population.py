@@ -62,6 +62,12 @@ class Population(Sequence["torch.Tensor"]):
     clients: range
     seed: int
 
+    @property
+    def written(self) -> str:
+        """The text that digests know the population by, as in every version: ledgers are bound to it."""
+        how = f"images={self.how.images!r}, beta={self.how.beta!r}, labels={self.how.labels!r}"
+        return f"Population(how=Drawn({how}), clients=range({self.clients.start}, {self.clients.stop}), seed={self.seed})"
+
     def __len__(self) -> int:
         return len(self.clients)
 

@@ -33,6 +33,8 @@ def build_mlp(shape: Shape, classes: int, hidden: int, activation: str, embeddin
 class Centre(nn.Module):
     """x - m: m is 0 until the server knows a mean of the samples that was paid for, and is not trained."""
 
+    written_as = "centre"
+
     def __init__(self, size: int) -> None:
         super().__init__()
         self.running_mean: torch.Tensor
@@ -104,6 +106,8 @@ def build_alexnet(shape: Shape, classes: int) -> nn.Module:
 
 class Residual(nn.Module):
     """body(x) + shortcut(x), then an activation."""
+
+    written_as = "residual"
 
     def __init__(self, body: nn.Module, shortcut: nn.Module, activation: nn.Module) -> None:
         super().__init__()

@@ -43,6 +43,8 @@ class Features(Protocol):
 class Scaled(nn.Module):
     """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was paid for, and not trained."""
 
+    written_as = "scaled-columns"
+
     def __init__(self, numbers: int) -> None:
         super().__init__()
         self.numbers = numbers
@@ -62,6 +64,8 @@ class Scaled(nn.Module):
 class OneHot(nn.Module):
     """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row of 0 and a 1."""
 
+    written_as = "one-hot-columns"
+
     def __init__(self, numbers: int, levels: tuple[int, ...]) -> None:
         super().__init__()
         self.numbers, self.levels = numbers, levels
@@ -80,6 +84,8 @@ class OneHot(nn.Module):
 
 class Embedded(nn.Module):
     """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt of each code."""
+
+    written_as = "embedded-columns"
 
     def __init__(self, numbers: int, levels: tuple[int, ...], width: int) -> None:
         super().__init__()

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dpfl.codec import canonical, encode
 from dpfl.errors import DpflError
 from dpfl.lazy import nn, torch
 
@@ -90,7 +91,8 @@ class FlatModel:
     @property
     def fingerprint(self) -> str:
         """Of what training does not change: the module's structure, layout and constants, and the task, which is its loss."""
-        digest = hashlib.sha256(f"{self.module!r} {self.layout} {self.task!r}".encode())
+        layout = (self.layout.names, self.layout.shapes, self.layout.offsets, self.layout.trainable, self.layout.size)
+        digest = hashlib.sha256(canonical([_structure(self.module), encode(layout), encode(self.task)]))
         for name, tensor in chain(self.module.named_parameters(), self.module.named_buffers()):
             if name not in self.layout.names:
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -115,6 +117,15 @@ class FlatModel:
         except RuntimeError:
             return False
         return True
+
+
+def _structure(module: nn.Module) -> list[Any]:
+    """A module as its kind, its settings as torch shows them, and its children by name.
+
+    The kind is the name of the class, or what the class says it is `written_as`, so that a class can be renamed.
+    """
+    kind = getattr(type(module), "written_as", type(module).__name__)
+    return [kind, module.extra_repr(), [[name, _structure(child)] for name, child in module.named_children()]]
 
 
 @contextmanager

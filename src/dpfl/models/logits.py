@@ -13,6 +13,8 @@ from dpfl.models.catalog import ReadyModel
 class Logits(nn.Module):
     """Rows of token numbers in, the model's logits out, and nothing else; no token is masked."""
 
+    written_as = "logits"
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model

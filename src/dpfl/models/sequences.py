@@ -19,6 +19,8 @@ Shape = tuple[int, ...]
 class Recurrent(nn.Module):
     """Embedding, one gated recurrent layer, scores."""
 
+    written_as = "recurrent"
+
     def __init__(self, vocabulary: int, width: int, outputs: int, at_end: bool) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
@@ -34,6 +36,8 @@ class Recurrent(nn.Module):
 class Attention(nn.Module):
     """Every place looks at itself and at those before it."""
 
+    written_as = "attention"
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -48,6 +52,8 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """Normalised before each part (Xiong et al. 2020), so that no warm-up is needed."""
 
+    written_as = "transformer-block"
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.attention = nn.Sequential(nn.LayerNorm(width), Attention(width, heads))
@@ -60,6 +66,8 @@ class Block(nn.Module):
 
 class Transformer(nn.Module):
     """Places are told apart by sines and cosines (Vaswani et al. 2017), which are constants and need no noise."""
+
+    written_as = "transformer"
 
     def __init__(self, vocabulary: int, places: int, width: int, layers: int, heads: int, outputs: int, at_end: bool) -> None:
         super().__init__()

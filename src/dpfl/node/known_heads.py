@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical
 from dpfl.node.ledger_head import HeadSet, SignedHead, head_from_words
 from dpfl.node.refusals import Bad
 

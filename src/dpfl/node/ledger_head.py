@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical, raw, sign, signed
+from dpfl.keys import raw, sign, signed
 from dpfl.node.refusals import Bad, Reason
 from dpfl.privacy import Ledger
 from dpfl.privacy.events import Event, decode, encode, gaussian, less

@@ -1,6 +1,6 @@
 """Letters: bytes with a head of words, arrays of numbers, and the signature of whoever wrote them. No code, no pickle, no path.
 
-    DPFL1 | length of the head (4 bytes, little-endian) | head | arrays | Ed25519 signature of all before it (64 bytes)
+    DPFL2 | length of the head (4 bytes, little-endian) | head | arrays | Ed25519 signature of all before it (64 bytes)
 
 The head is JSON in one written form (UTF-8, sorted keys, no spaces). Its `arrays` list the name, type, shape and offset of each
 array, which lie one after another, little-endian. The signature is checked first, and sizes before anything is made of them.
@@ -20,12 +20,14 @@ import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpfl.keys import canonical
+from dpfl.codec import canonical
 from dpfl.node.refusals import Bad, Reason
 
 __all__ = ["Bad", "Letter", "Reason", "digest", "read", "write"]
 
-MAGIC = b"DPFL1"
+MAGIC = b"DPFL2"
+EARLIER = (b"DPFL1",)
+"""The first bytes of letters of earlier versions."""
 SIGNATURE = 64
 LENGTH = 4
 MOST_HEAD = 1 << 20
@@ -75,6 +77,8 @@ def read(data: bytes, key: Ed25519PublicKey, most: int) -> Letter:
     start = len(MAGIC) + LENGTH
     if len(data) > most:
         raise Bad(Reason.TOO_LARGE)
+    if data[: len(MAGIC)] in EARLIER:
+        raise Bad(Reason.OTHER_FORMAT)
     if len(data) < start + SIGNATURE or not data.startswith(MAGIC):
         raise Bad(Reason.NOT_A_LETTER)
     body = memoryview(data)[:-SIGNATURE]

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl.codec import digest_of
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients.chunks import SelfTest
@@ -340,12 +341,9 @@ class Node:
 
     def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
-        asked = replace(task, horizon=0)
-        text = f"{asked!r}|{self._model_digest(vector)}|{self.site.fingerprint}|{self._data_digest(self._asked_of(task))}"
-        name = hashlib.blake2b(text.encode(), digest_size=16)
-        if correction is not None:
-            name.update(correction.contiguous().numpy().data)
-        return name.hexdigest()
+        asked = replace(task, horizon=0, values=())
+        value = (asked, self._model_digest(vector), self.site.fingerprint, self._data_digest(self._asked_of(task)))
+        return digest_of(value, *([] if correction is None else [correction.contiguous().numpy().data]))
 
     def _not_sent_before(self, task: Task, name: str) -> str:
         """Numbers for a secure sum that are made again have new noise and are paid for again: once they are in two sums over

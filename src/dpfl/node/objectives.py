@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.gradients.losses import Loss, mean_loss, sample_losses
 from dpfl.lazy import functional, nn
@@ -32,6 +33,7 @@ class Objective(Protocol):
         """The loss of this round, from the global model, and from the client's own of its last round where it has one."""
 
 
+@part("objective.cross-entropy")
 @dataclass(frozen=True)
 class CrossEntropy:
     needs_last = False
@@ -40,6 +42,7 @@ class CrossEntropy:
         return mean_loss
 
 
+@part("objective.contrastive")
 @dataclass(frozen=True)
 class Contrastive:
     """Cross-entropy + mu l_con, which draws representations to the global model's and away from the client's last ones.
@@ -70,6 +73,7 @@ class Contrastive:
         return loss
 
 
+@part("objective.perturbed", stddev="deviation")
 @dataclass(frozen=True)
 class Perturbed:
     """Cross-entropy + share times that of the scores which a last linear layer moved by N(0, deviation^2) gives."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
@@ -34,6 +35,7 @@ def _check(rate: float) -> None:
         raise DpflError(f"The learning rate must be above 0 and finite, not {rate}.")
 
 
+@part("optimiser.sgd", learning_rate="rate")
 @dataclass(frozen=True)
 class SGD:
     rate: float
@@ -49,6 +51,7 @@ class SGD:
 NOT_PLANNED = "This learning rate follows from budget, clients and model; give a rate to use it outside of a run."
 
 
+@part("optimiser.planned-sgd")
 @dataclass(frozen=True)
 class PlannedSGD:
     """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run; or, with `by_rows`,
@@ -70,6 +73,7 @@ class PlannedSGD:
         raise DpflError(NOT_PLANNED)
 
 
+@part("optimiser.momentum", learning_rate="rate")
 @dataclass(frozen=True)
 class Momentum:
     rate: float
@@ -90,6 +94,7 @@ class Momentum:
         return step
 
 
+@part("optimiser.adam", learning_rate="rate")
 @dataclass(frozen=True)
 class Adam:
     rate: float
@@ -118,6 +123,7 @@ class Adam:
         return step
 
 
+@part("optimiser.adagrad", learning_rate="rate")
 @dataclass(frozen=True)
 class AdaGrad:
     rate: float

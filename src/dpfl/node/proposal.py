@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from dpfl import tasks
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical
 from dpfl.node.refusals import Bad, Reason
 from dpfl.node.wire import (
     SHARED,

@@ -9,6 +9,7 @@ class Reason(StrEnum):
     """The sentence of each is in `SENTENCES`."""
 
     NOT_A_LETTER = "not-a-letter"
+    OTHER_FORMAT = "other-format"
     TOO_LARGE = "too-large"
     BAD_SIGNATURE = "bad-signature"
     BAD_HEAD = "bad-head"
@@ -65,6 +66,7 @@ class Reason(StrEnum):
 
 SENTENCES: dict[Reason, str] = {
     Reason.NOT_A_LETTER: "These bytes are no letter.",
+    Reason.OTHER_FORMAT: "The letter is of another version of dpfl: install the same version at the server and at its nodes.",
     Reason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
     Reason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
     Reason.BAD_HEAD: "The head of the letter is not written as letters are.",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.keys import canonical
+from dpfl.codec import canonical, tag_of
 from dpfl.node.refusals import Bad, Reason
 from dpfl.node.task import Task
 from dpfl.node.wire import MOST_MEMBERS, Form, listed, refuse, task_to_words, text
@@ -23,7 +23,7 @@ from dpfl.secagg.shares import SHARE, envelope_bytes
 Words = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 KEY, SIGNATURE = 32, 64
-TURNS = ("Survey", "MeanSurvey", "ColumnSurvey", "train", "MetricSurvey")
+TURNS = ("query.histogram", "query.mean", "query.columns", "train", "query.metric")
 """Sums of one round, one after another."""
 names = listed(text, MOST_MEMBERS)
 
@@ -31,7 +31,7 @@ names = listed(text, MOST_MEMBERS)
 def at_of(task: Task, session: str, model: np.ndarray) -> At:
     """The sum that a task is for: of its round, its turn there, and all that it says to every member alike, the model too."""
     assert task.summed is not None
-    turn = TURNS.index(type(task.survey).__name__ if task.survey else "train")
+    turn = TURNS.index(tag_of(task.survey) if task.survey else "train")
     alike = replace(task, client=0, horizon=0, summed=replace(task.summed, scale=1.0))
     told = canonical(task_to_words(alike)) + hashlib.sha256(np.ascontiguousarray(model).data).digest()
     return At(session, task.round, turn, hashlib.sha256(told).hexdigest())

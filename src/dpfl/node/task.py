@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.node.objectives import CrossEntropy, Objective
 from dpfl.node.optimisers import Optimiser
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("local-training")
 @dataclass(frozen=True)
 class Local:
     """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
@@ -65,6 +67,7 @@ def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
     return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
 
 
+@part("secure-sum", weight="scale")
 @dataclass(frozen=True)
 class Summed:
     """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
@@ -83,6 +86,7 @@ RAW_VALUES = (DIFFERENCES, LAST_STEP)
 """From the model that came to the client's own, and of its last step alone."""
 
 
+@part("task", optional=("norms", "values"), query="survey", secure_sum="summed", update="upload", raw_values="values")
 @dataclass(frozen=True)
 class Task:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,

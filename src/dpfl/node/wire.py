@@ -1,19 +1,21 @@
 """Tasks and replies as words and numbers, and back: a list of the parts that may come over a wire, and of every field of each.
 
-What is not listed is refused: another part, a field too many or too few, another type, a number that is not finite or out of
-range. Numbers stay as they are written, whole or not, so that a task is the same, and has the same name, on both sides.
+A part is written as the codec writes it (`dpfl.codec`); this list holds the bounds of each field. What is not listed is
+refused: another part, a field too many or too few, another type, a number that is not finite or out of range.
+Numbers stay as they are written, whole or not, so that a task is the same, and has the same
+name, on both sides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
 from dpfl import tasks
+from dpfl.codec import TAG, encode, format_of, tag_of
 from dpfl.errors import DpflError
 from dpfl.node.objectives import Contrastive, CrossEntropy, Perturbed
 from dpfl.node.optimisers import SGD, AdaGrad, Adam, Momentum
@@ -104,18 +106,19 @@ def part(known: Parts) -> Form:
 
 
 def _parts(*kinds: tuple[type[Any], Mapping[str, Form]]) -> Parts:
-    return {kind.__name__: (kind, forms) for kind, forms in kinds}
+    return {format_of(kind).tag: (kind, forms) for kind, forms in kinds}
 
 
 def _made(value: Any, known: Parts) -> Any:
-    if type(value) is not dict or type(value.get("part")) is not str:
+    if type(value) is not dict or type(value.get(TAG)) is not str:
         refuse()
-    if value["part"] not in known:
+    if value[TAG] not in known:
         refuse(Reason.UNKNOWN_PART)
-    kind, forms = known[value["part"]]
-    if value.keys() != {"part", *forms}:
+    kind, forms = known[value[TAG]]
+    names = format_of(kind).names
+    if value.keys() != {TAG, *(names[attribute] for attribute in forms)}:
         refuse()
-    given = {name: form(value[name]) for name, form in forms.items()}
+    given = {attribute: form(value[names[attribute]]) for attribute, form in forms.items()}
     try:
         return kind(**given)
     except (DpflError, TypeError, ValueError, ArithmeticError):
@@ -212,21 +215,12 @@ KNOWN: Parts = {
 """All that may travel."""
 
 
-def _words(value: Any) -> Any:
-    """The inverse of the forms; a part that is not listed has no words."""
-    if is_dataclass(value) and not isinstance(value, type):
-        kind, forms = KNOWN.get(type(value).__name__, (None, {}))
-        if kind is not type(value):
-            refuse(Reason.UNKNOWN_PART)
-        return {"part": kind.__name__} | {name: _words(getattr(value, name)) for name in forms}
-    if isinstance(value, tuple):
-        return [_words(one) for one in value]
-    return float(value) if isinstance(value, float) else value  # numpy has numbers of its own
-
-
 def _to_words(value: Any, known: Parts) -> dict[str, Any]:
     """Words from which the same is made again; refused where that is not so."""
-    words = _words(value)
+    try:
+        words = encode(value)
+    except DpflError:
+        refuse(Reason.UNKNOWN_PART)
     if _made(words, known) != value:
         refuse()
     return words  # type: ignore[no-any-return]
@@ -256,7 +250,7 @@ def learning_from_words(words: Any) -> tasks.Task:
 def order_of(task: Task, session: str = "") -> str:
     """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run. For a secure sum
     that is once in a session: with new keys it is another release."""
-    name = f"0/survey:{type(task.survey).__name__}" if task.survey else f"{task.round}/train"
+    name = f"0/{tag_of(task.survey)}" if task.survey else f"{task.round}/train"
     return f"{name}/{session[:32]}" if task.shares else name
 
 

@@ -11,8 +11,8 @@ import json
 import os
 from pathlib import Path
 
+from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import canonical
 from dpfl.node.ledger_head import HeadSet, SignedHead, head_from_words
 from dpfl.node.refusals import Bad, Reason
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.calibrate import check_target
 
 MOST_ROUNDS = 1_000_000
 
 
+@part("budget")
 @dataclass(frozen=True)
 class Budget:
     epsilon: float | None = None

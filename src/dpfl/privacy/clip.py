@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.rounding import squared_norms
@@ -96,6 +97,7 @@ def together(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
+@part("clip.flat", clip_norm="level")
 @dataclass(frozen=True)
 class Flat:
     """One bound on the whole vector."""
@@ -114,6 +116,7 @@ class Flat:
         return shrink(norms, self.level)
 
 
+@part("clip.per-layer", clip_norm="level")
 @dataclass(frozen=True)
 class PerLayer:
     """The same bound for every layer, chosen so that the whole vector keeps the level: C / sqrt(layers) each."""
@@ -135,6 +138,7 @@ class PerLayer:
         return shrink(norms, self.level / math.sqrt(norms.shape[1]))
 
 
+@part("clip.quantile", clip_norm="level", learning_rate="rate", count_stddev="count_noise")
 @dataclass(frozen=True)
 class Quantile:
     """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is paid for.
@@ -182,6 +186,7 @@ class Quantile:
         return replace(self, level=self.level * math.exp(-self.rate * (fraction - self.quantile)))
 
 
+@part("clip.public-median", clip_norm="level")
 @dataclass(frozen=True)
 class PublicMedian:
     """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
@@ -203,6 +208,7 @@ class PublicMedian:
         return replace(self, level=median(public_norms, self.level))
 
 
+@part("clip.share-of-mean", clip_norm="level")
 @dataclass(frozen=True)
 class ShareOfMean(Flat):
     """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many as the run (clipping paper,
@@ -222,6 +228,7 @@ class ShareOfMean(Flat):
         return replace(self, level=self.share * mean) if 0 < mean < math.inf else self
 
 
+@part("clip.model", clip_norm="level")
 @dataclass(frozen=True)
 class Model(Flat):
     """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
@@ -229,6 +236,7 @@ class Model(Flat):
     bounds = "model"
 
 
+@part("clip.none", optional=("level",), clip_norm="level")
 @dataclass(frozen=True)
 class NoClip:
     """No bound: nothing private can be said of a sum of such vectors."""

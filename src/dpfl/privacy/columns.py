@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.lazy import torch
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
@@ -24,6 +25,7 @@ NORMAL = 1.349
 """The distance of the quartiles of a normal distribution, in its deviations."""
 
 
+@part("query.columns", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class ColumnSurvey:
     """The question for the mean over samples of all that the scales need; the noise protects one sample, added or removed.

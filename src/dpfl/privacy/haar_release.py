@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import Clip, Groups, check_level, median, shrink, together
@@ -39,6 +40,7 @@ def _weights(ends: tuple[int, ...], name: str, energies: tuple[float, ...]) -> T
     return _transform(ends).weights(name, torch.tensor(energies, dtype=torch.float64) if energies else None)
 
 
+@part("clip.haar", optional=("public",), clip_norm="level")
 @dataclass(frozen=True)
 class HaarClip:
     """A bound on a unit's coefficients: on |W H|, or as published on |H|, or on |H| of each level (`HaarLevels`).
@@ -84,6 +86,7 @@ class HaarClip:
         return shrink(norms, self.level)
 
 
+@part("clip.haar-levels", optional=("public",), clip_norm="level")
 @dataclass(frozen=True)
 class HaarLevels(HaarClip):
     """The bound on each level of H by itself (wavelet paper, section 4.3)."""
@@ -98,6 +101,7 @@ class HaarLevels(HaarClip):
         return haar.inverse(torch.cat(inside, dim=1))
 
 
+@part("noise.haar", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class HaarNoise:
     """N(0, (multiplier * level / W)^2) on the coefficients, transformed back.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
@@ -83,6 +84,7 @@ class Asked(Protocol):
         """What a metric counts each sample with, under the model that is asked about."""
 
 
+@part("query.histogram", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class Survey:
     """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none.

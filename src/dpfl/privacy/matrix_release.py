@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.matrix import BandedRoot
 from dpfl.privacy.noise import check_multiplier, gaussian_vector
@@ -23,6 +24,7 @@ def _root(rounds: int, bands: int) -> BandedRoot:
     return BandedRoot(rounds, bands)
 
 
+@part("noise.banded", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class BandedNoise:
     """z = C^-1 w: round t gets w_t less what it takes back of earlier noise; w is `multiplier` times the sensitivity of C x.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import MARGIN
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("query.mean", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class MeanSurvey:
     """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or removed.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.histogram import Asked
 from dpfl.privacy.mean import bounded_sum, noisy_mean
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("query.metric", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class MetricSurvey:
     """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so many `cells`, if any.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 
@@ -39,6 +40,7 @@ def check_deviation(deviation: float) -> None:
         )
 
 
+@part("noise.gaussian", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class Gaussian:
     """N(0, (multiplier * sensitivity)^2) on every coordinate."""
@@ -52,6 +54,7 @@ class Gaussian:
         return gaussian_vector(size, deviation, rng)
 
 
+@part("noise.floored-gaussian", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class AtLeast(Gaussian):
     """Gaussian noise that follows what was released before, counted as the `floor` that it cannot fall below.
@@ -72,6 +75,7 @@ class NotPlanned(DpflError):
         super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
 
 
+@part("noise.uncalibrated")
 @dataclass(frozen=True)
 class Planned:
     """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""

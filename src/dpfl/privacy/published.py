@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.accountant import ACCOUNTANTS
 from dpfl.privacy.calibrate import check_target
@@ -38,6 +39,7 @@ def _check_positive(**values: float) -> None:
             raise DpflError(f"{name} must be a positive number, not {value}.")
 
 
+@part("claim.hw-dpfl")
 @dataclass(frozen=True)
 class HellingerNoise:
     """HW-DPFL, Theorems 1 and 2: noise on a client's model after `steps` local steps (E) on batches of `batch_size` (b).
@@ -123,6 +125,7 @@ class HellingerNoise:
         return math.sqrt(share * (math.log(1 / self.delta) + share / 4))
 
 
+@part("claim.nbafl")
 @dataclass(frozen=True)
 class TwoWayNoise:
     """NbAFL (Wei et al. 2020): noise on clipped models on the way up and, where that is not enough, on the way down.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.clip import Clip, NoClip, Quantile
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("release", optional=("divisor",), divide_by_drawn="realised", noise_shares="sums")
 @dataclass(frozen=True)
 class Release:
     """Sampling x Clip x Noise. Without noise it is an ordinary sum, and its event says that it protects nothing.
@@ -306,6 +308,13 @@ class BySamples(Protocol):
     def claimed(self, releases: int) -> float: ...
 
 
+@part(
+    "update-release",
+    optional=("divisor", "by_samples"),
+    divide_by_drawn="realised",
+    noise_shares="sums",
+    sensitivity_bound="moves",
+)
 @dataclass(frozen=True)
 class Upload(Release):
     """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it.

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import dp
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, Event, gaussian
@@ -48,6 +49,7 @@ class Sampling(Protocol):
         """The event of a release whose noise is `noise_multiplier` times the largest norm of one unit."""
 
 
+@part("sampling.poisson")
 @dataclass(frozen=True)
 class Poisson:
     """Each unit by its own coin; proven for adding or removing one."""
@@ -75,6 +77,7 @@ class Poisson:
         return dp.PoissonSampledDpEvent(self.rate, noise) if private else noise
 
 
+@part("sampling.poisson-size")
 @dataclass(frozen=True)
 class PoissonSize:
     """Poisson sampling with a number expected instead of a rate."""
@@ -107,6 +110,7 @@ class PoissonSize:
         return self.of(population).event(noise_multiplier, population)
 
 
+@part("sampling.fixed-size")
 @dataclass(frozen=True)
 class FixedSize:
     """As many as planned, without replacement; proven for replacing one, where the sum moves by two norms."""
@@ -143,6 +147,7 @@ class FixedSize:
         return dp.SampledWithoutReplacementDpEvent(population, self.size, noise) if noise_multiplier > 0 else noise
 
 
+@part("sampling.fixed-cohort")
 @dataclass(frozen=True)
 class FixedCohort(FixedSize):
     """A fixed-size draw of clients, each of whom knows whether it was drawn.
@@ -157,6 +162,7 @@ class FixedCohort(FixedSize):
         return super().event(noise_multiplier, population - 1 if self.size < population else population)
 
 
+@part("sampling.all")
 @dataclass(frozen=True)
 class All:
     """Everyone, every time."""
@@ -177,6 +183,7 @@ class All:
         return gaussian(noise_multiplier)
 
 
+@part("sampling.cyclic")
 @dataclass(frozen=True)
 class Cyclic:
     """Groups of at least this many units, one after another in fixed turns: no chance, and no gain by it.

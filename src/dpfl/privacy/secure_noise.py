@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
+from dpfl.codec import part
 from dpfl.lazy import torch
 from dpfl.privacy.noise import Gaussian, check_deviation
 
@@ -21,6 +22,7 @@ GRID_BITS = 18
 _BLOCK = 1 << 14
 
 
+@part("noise.secure-gaussian", noise_multiplier="multiplier")
 @dataclass(frozen=True)
 class SecureGaussian(Gaussian):
     """round(sum / g) + round(N / g), times g, for a grid g that depends on the deviation alone.

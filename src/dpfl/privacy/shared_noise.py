@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 
 LEAST_STEPS = 16.0
@@ -19,6 +20,7 @@ normal number to 1e-540: nothing that can be added to a delta, for any number of
 _MARK = re.compile(r"shared (\d+)-(\d+)")
 
 
+@part("noise-shares")
 @dataclass(frozen=True)
 class Shared:
     """Who shares the noise: every client adds a share, `survivors` shares at least are in every sum that is opened, and

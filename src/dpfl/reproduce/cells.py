@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -60,6 +60,9 @@ class Outcome:
 class Work(Protocol):
     """A piece of work with a seed: the same digest is the same number."""
 
+    tag: ClassVar[str]
+    """What the digests of its cells know it by; it never changes, so that stored cells are found again."""
+
     @property
     def content(self) -> Mapping[str, Any]:
         """All that the outcome depends on, but for seed and data."""
@@ -91,7 +94,7 @@ class Cell:
         return word in (self.group.lower(), self.row.lower()) or word in self.column.lower()
 
     def digest(self, seed: int) -> str:
-        told = json.dumps([type(self.work).__name__, self.work.content, seed], sort_keys=True)
+        told = json.dumps([self.work.tag, self.work.content, seed], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:24]
 
 
@@ -123,6 +126,7 @@ class Training:
 
     content: Mapping[str, Any]
     shows: str = "accuracy"
+    tag: ClassVar[str] = "Training"
 
     def scaled(self, settings: Sequence[str]) -> Training:
         content = with_settings(self.content, settings)
@@ -154,6 +158,7 @@ class WatchedTraining(Training):
     """
 
     shows: str = TRAINING_LOSS
+    tag: ClassVar[str] = "WatchedTraining"
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         experiment = parse({**self.content, "seed": seed})

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dpfl.privacy.haar_release import HaarClip, HaarNoise
 from dpfl.reproduce.cells import Outcome
@@ -19,6 +19,7 @@ class NoiseOfAnElement:
     kind: str
     sigma: float
     parameters: int
+    tag: ClassVar[str] = "NoiseOfAnElement"
 
     @property
     def content(self) -> Mapping[str, Any]:

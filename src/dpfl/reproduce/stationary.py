@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dpfl.reproduce.cells import Outcome
 
@@ -19,6 +19,7 @@ class Stationary:
     steps: int
     clip: float | None = None
     rate: float = 0.01
+    tag: ClassVar[str] = "Stationary"
 
     @property
     def content(self) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class Updates:
     mean norm."""
 
     content: Mapping[str, Any]
+    tag: ClassVar[str] = "Updates"
 
     def scaled(self, settings: Sequence[str]) -> Updates:
         return replace(self, content=with_settings(self.content, settings))

@@ -22,10 +22,12 @@ import numpy as np
 import tomli_w
 from safetensors import SafetensorError, safe_open
 
+from dpfl.codec import FORMAT
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
+from dpfl.run.format_1 import translated
 from dpfl.run.metrics import Metrics
 from dpfl.server.state import State
 
@@ -140,6 +142,15 @@ class RunFolder:
         self._write("experiment.toml", tomli_w.dumps(without_none(experiment)).encode())
 
     def experiment(self) -> dict[str, Any]:
+        """Returns the record of the run, with its parts as this version writes them, whichever version wrote it."""
+        held = self._as_written()
+        if held.get("format", 1) == 1:
+            return translated(held) | {"format": 1}  # type: ignore[no-any-return]
+        if held["format"] != FORMAT:
+            raise DpflError(f"{self.path} was written by a newer dpfl (format {held['format']!r}): update dpfl to read it.")
+        return held
+
+    def _as_written(self) -> dict[str, Any]:
         try:
             held = tomllib.loads(self.file("experiment.toml").read_text())
         except (OSError, ValueError, RecursionError) as error:
@@ -148,9 +159,22 @@ class RunFolder:
             raise DpflError(f"{self.file('experiment.toml')} is not the record of a run; restore it from a copy.")
         return held
 
+    def refuse_other_format(self) -> None:
+        """Refuses to resume a run of an earlier version.
+
+        Raises:
+            DpflError: The run's releases were named by an earlier format, so a round that is made again would be another
+                release, with other noise.
+        """
+        if self.experiment()["format"] != FORMAT:
+            raise DpflError(
+                f"The run in {self.path} was made by dpfl 0.1, and this version cannot resume it. It can still read, compare, "
+                "report and verify the run. Start a new run; give privacy.ledger the old ledgers to count what was spent."
+            )
+
     def record(self) -> dict[str, Any]:
         """The experiment as run, if it is still the one that the run's debits were made under."""
-        found = self.experiment()
+        found = self._as_written()
         if "nonce" not in found.get("run", {}):
             raise DpflError(
                 f"The run in {self.path} is of an older version, whose record is not sealed: it cannot be certified."
@@ -160,7 +184,7 @@ class RunFolder:
                 f"{self.file('experiment.toml')} is not as its run wrote it: the run's debits are under another record; "
                 "restore it from a copy."
             )
-        return found
+        return self.experiment()
 
     def write_text(self, name: str, text: str) -> None:
         self._write(name, text.encode())

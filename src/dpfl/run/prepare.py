@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from dpfl.algorithms import Algorithm
+from dpfl.codec import FORMAT, encode
 from dpfl.data import Federation
 from dpfl.data.held_out import HeldOut, held_out
 from dpfl.data.names import client_names
@@ -42,7 +43,7 @@ from dpfl.run.beforehand import Beforehand, look, owners
 from dpfl.run.features import with_features
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
 from dpfl.run.movement import Movement
-from dpfl.run.parts import describe
+from dpfl.run.parts import describe, describe_options
 from dpfl.run.recorder import Progress, Recorder
 from dpfl.run.rehearsal import check_arithmetic, rehearse
 from dpfl.server.algorithm import ONES
@@ -304,7 +305,9 @@ def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFol
     if resume:
         if out is None:
             raise DpflError("To resume a run, name its folder.")
-        return RunFolder.open(Path(out))
+        folder = RunFolder.open(Path(out))
+        folder.refuse_other_format()
+        return folder
     folder = RunFolder(Path(out) if out else new_path(algorithm.name))
     folder.refuse_held()
     return folder
@@ -317,6 +320,7 @@ def _record(
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
     return {
+        "format": FORMAT,
         "experiment": dict(experiment or {}),
         "asked": describe(asked),
         "resolved": {
@@ -325,9 +329,9 @@ def _record(
             "noise": noise,
             "accountant": by,
             "model": model.name,
-            "model_options": {name: describe(value) for name, value in model.options},
+            "model_options": describe_options(model.options),
             "ledger": str(Path(ledger).resolve()) if ledger else None,
-            "budget": describe(budget),
+            "budget": encode(budget),
             "algorithm": describe(algorithm),
             "clients": len(federation.sizes),
             "names": None if federation.names == client_names(len(federation.names)) else list(federation.names),

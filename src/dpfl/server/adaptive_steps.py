@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.node.task import DIFFERENCES, LAST_STEP
@@ -32,6 +33,7 @@ def rounds_of(now: Situation) -> int:
     return now.facts.rounds
 
 
+@part("steps.ali", most_tau="most")
 @dataclass(frozen=True)
 class Ali:
     """tau* of (9) by one of its formulas. mu is read off what was `released`, `paid` for by one noisy number more a round,
@@ -109,6 +111,7 @@ class Ali:
         return ()
 
 
+@part("steps.als", most_tau="most")
 @dataclass(frozen=True)
 class Als:
     """The tau with the least bound: (13) where it is defined, else that of Wang et al. with a chosen phi. rho, beta and xi are

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import digest_of
 from dpfl.errors import Diverged, DpflError
 from dpfl.lazy import torch
 from dpfl.node.task import Reply
@@ -58,10 +58,7 @@ def noisy_inside_fraction(replies: Sequence[Reply], release: Release, expected: 
 
 def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:
     """Of the value and of how it is hidden: one draw, scaled for two releases of one sum, would give the sum away."""
-    digest = hashlib.blake2b(repr(release).encode(), digest_size=16)
-    for tensor in (vector, total):
-        digest.update(tensor.contiguous().numpy().data)
-    return f"{digest.hexdigest()}-{inside}"
+    return f"{digest_of(release, *(tensor.contiguous().numpy().data for tensor in (vector, total)))}-{inside}"
 
 
 def usable(replies: Sequence[Reply], round: int, faulty: Callable[[Reply], str]) -> tuple[list[Reply], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.node.policy import Policy
@@ -27,6 +28,7 @@ from dpfl.server.weights import Uniform, Weights
 ONES = ("sample", "person")
 
 
+@part("claim")
 @dataclass(frozen=True)
 class Claim:
     """What the paper says of its own privacy: by an accountant, or by a formula in the number of releases."""
@@ -42,6 +44,7 @@ class Claim:
         return accountant(self.accountant).epsilon(stated, delta) if self.accountant else None
 
 
+@part("algorithm", sample_unit="one", updates="uploads")
 @dataclass(frozen=True)
 class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy import Flat, Release
@@ -69,6 +70,7 @@ def with_level(release: Release, level: float) -> Release:
     return replace(release, clip=Flat(level))
 
 
+@part("schedule.decay")
 @dataclass(frozen=True)
 class Decay:
     """Dynamic DP-SGD (Du et al. 2021): C falls to `clip` times its start, and sigma to `noise` times, over the run.
@@ -109,6 +111,7 @@ class Decay:
         return {}
 
 
+@part("schedule.following")
 @dataclass(frozen=True)
 class Following:
     """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy gradients, the energy of their

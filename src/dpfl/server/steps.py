@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class Steps(Protocol):
 MOST_STEPS = 100_000
 
 
+@part("steps.fixed")
 @dataclass(frozen=True)
 class Fixed:
     """The same tau in every round."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy.noise import gaussian_vector
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("server-update", learning_rate="rate")
 @dataclass(frozen=True)
 class ServerUpdate:
     """x <- x + eta_g v, v = momentum v + mean update; NbAFL adds `noise` of this deviation to what it sends.

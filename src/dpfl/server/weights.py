@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.privacy.histogram import Survey
@@ -51,6 +52,7 @@ def found(weights: Weights, declared: Sequence[int], answers: Answers | None = N
     return each
 
 
+@part("weights.uniform")
 @dataclass(frozen=True)
 class Uniform:
     survey = None
@@ -66,6 +68,7 @@ class Uniform:
         return 1.0
 
 
+@part("weights.by-size")
 @dataclass(frozen=True)
 class BySize:
     survey = None
@@ -81,6 +84,7 @@ class BySize:
         return float(self.of(declared).mean())
 
 
+@part("weights.hellinger", query="survey")
 @dataclass(frozen=True)
 class Hellinger:
     """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h); 0 for who gave no answer.

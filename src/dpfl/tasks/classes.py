@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+@part("target.multi-class")
 @dataclass(frozen=True)
 class MultiClass(Measures):
     """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class where one is declared."""
@@ -72,6 +74,7 @@ class MultiClass(Measures):
         return measured.first({"accuracy": measured.accuracy(scores.argmax(1), y, measured.each_once(y))})
 
 
+@part("target.binary")
 @dataclass(frozen=True)
 class Binary(Measures):
     """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights are declared."""
@@ -127,6 +130,7 @@ class Binary(Measures):
         return measured.first(found)
 
 
+@part("target.multi-label")
 @dataclass(frozen=True)
 class MultiLabel(Measures):
     """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n, labels) of 0 and 1."""
@@ -176,6 +180,7 @@ class MultiLabel(Measures):
         }
 
 
+@part("target.ordinal")
 @dataclass(frozen=True)
 class Ordinal(Measures):
     """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean of their binary losses."""

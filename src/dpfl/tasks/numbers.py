@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import torch
 from dpfl.tasks import metrics as measured
@@ -21,6 +22,7 @@ STEEPEST = 15.0
 """Beyond this score the exponential goes on as a straight line: a rate of three million is none, and must not overflow."""
 
 
+@part("target.regression")
 @dataclass(frozen=True)
 class Regression(Measures):
     """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond `width` a line (Huber)."""
@@ -73,6 +75,7 @@ class Regression(Measures):
         }
 
 
+@part("target.counts")
 @dataclass(frozen=True)
 class Counts(Measures):
     """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the part of -log p that depends

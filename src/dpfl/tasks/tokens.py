@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy import functional, torch
 from dpfl.tasks import metrics as measured
@@ -20,6 +21,7 @@ PADDING = -100
 """The label of a place that does not count."""
 
 
+@part("target.next-token")
 @dataclass(frozen=True)
 class NextToken(Measures):
     """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted; scores (n, places, vocabulary).
