@@ -1,0 +1,59 @@
+"""What a change costs a private step: `python -m benchmarks.exact_cost OTHER/src [--only MODEL ...] [--repetitions N]`.
+
+The other checkout's dpfl and this one's run in processes of their own, which take turns. Both must give the same clipped sum
+before they are measured. A figure is the ratio of processor times, repetition by repetition, so that other work on the machine
+disturbs it less. Against the last version without exact arithmetic, the ratio is what exact arithmetic costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness import Measured, compare
+from benchmarks.report import Line, at_most, plain, unavailable
+from benchmarks.steps import WORK, contenders
+
+LIMIT = 1.25
+"""How many steps of the other checkout a step may take."""
+
+
+def main() -> None:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
+        lines = [
+            _line(model, batch, _measured(model, batch, options, Path(folder)))
+            for model, batch, _ in WORK
+            if not options.only or model in options.only
+        ]
+    print(plain(lines))
+    for line in lines:
+        print(f"{line.work}: {line.note}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", type=Path, help="the folder src of another checkout")
+    parser.add_argument("--only", nargs="+", choices=[model for model, _, _ in WORK], metavar="MODEL")
+    parser.add_argument("--repetitions", type=int, default=41)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of one repetition, at least one step")
+    return parser.parse_args()
+
+
+def _measured(model: str, batch: int, options: argparse.Namespace, scratch: Path) -> dict[str, Measured]:
+    ours = contenders(model, batch, options.seconds)[0]
+    other = dataclasses.replace(ours, name="other", source=options.other.resolve())
+    return compare([ours, other], options.repetitions, scratch)
+
+
+def _line(model: str, batch: int, found: dict[str, Measured]) -> Line:
+    work, (ours, other) = f"private step, {model}, batch {batch}", found.values()
+    if ours.failed or other.failed:
+        return unavailable(1, work, "dpfl / other", ours.failed or other.failed)
+    return Line.ratio(1, work, "dpfl / other", ours, other, at_most(LIMIT), of="processor")
+
+
+if __name__ == "__main__":
+    main()
