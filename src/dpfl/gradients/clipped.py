@@ -23,7 +23,7 @@ from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import Loss, gradients_of, mean_loss
 from dpfl.gradients.mixing import refuse_mixing
-from dpfl.gradients.products import SampleGradient, Unsupported
+from dpfl.gradients.products import Chosen, SampleGradient, Unsupported
 from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
@@ -79,23 +79,34 @@ class _Chunk:
 
 
 class _Total:
-    """A float64 sum in layout order, entry by entry; what is added first is not added to zeros."""
+    """A float64 sum in layout order, entry by entry; what is added first is written where it belongs."""
 
     def __init__(self, model: FlatModel) -> None:
         self._layout = model.layout
-        self._entries: dict[int, Tensor] = {}
+        self._vector = torch.empty(model.layout.trainable, dtype=torch.float64)
+        self._begun: set[int] = set()
 
-    def add(self, entry: int, part: Tensor) -> None:
-        if entry in self._entries:
-            self._entries[entry] += part
+    def add(self, entry: int, gradient: SampleGradient, units: Chosen, weights: Tensor) -> None:
+        """Adds the gradients of these units of a chunk."""
+        own = self._vector[self._layout.span(entry)]
+        if entry in self._begun:
+            own += gradient.weighted(units, weights)
         else:
-            self._entries[entry] = part
+            gradient.weighted(units, weights, own)
+        self._begun.add(entry)
+
+    def add_part(self, entry: int, part: Tensor) -> None:
+        """Adds what one unit contributes."""
+        own = self._vector[self._layout.span(entry)]
+        if entry in self._begun:
+            own += part
+        else:
+            own.copy_(part)
+        self._begun.add(entry)
 
     @property
     def vector(self) -> Tensor:
-        if not self._entries:
-            return torch.zeros(self._layout.trainable, dtype=torch.float64)
-        return torch.cat([self._entries[entry] for entry in range(len(self._entries))])
+        return self._vector if self._begun else self._vector.zero_()
 
 
 class ClippedGradients:
@@ -191,7 +202,7 @@ class ClippedGradients:
         weights = _checked_factors(factors, norms)[chosen]
         for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
             for entry in group:
-                total.add(entry, gradients[entry].weighted(chosen, weight))
+                total.add(entry, gradients[entry], chosen, weight)
         return norms, losses
 
     def _add_large(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
@@ -202,7 +213,7 @@ class ClippedGradients:
         norms = torch.stack(squares).sqrt()[None] * (1 + gamma(self.model.layout.trainable, DOUBLE))
         for weight, group in zip(_checked_factors(factors, norms)[0], self.groups, strict=True):
             for entry in group:
-                total.add(entry, weight * mean[self.model.layout.span(entry)])
+                total.add_part(entry, weight * mean[self.model.layout.span(entry)])
         return norms, loss[None]
 
     def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,7 +225,7 @@ class ClippedGradients:
             share = torch.full((count,), 1 / len(x), dtype=torch.float64)
             loss += losses[:count].double().sum() / len(x)
             for entry, gradient in enumerate(gradients):
-                total.add(entry, gradient.weighted(slice(0, count), share))
+                total.add(entry, gradient, slice(0, count), share)
         mean = total.vector
         finite = torch.isfinite(mean).all() & torch.isfinite(loss)
         return (loss.float(), mean) if finite else (torch.zeros(()), torch.zeros_like(mean))
