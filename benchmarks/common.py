@@ -24,7 +24,7 @@ def left(vector: Any) -> str:
 
 
 def repeated(run: Callable[[int], None], seconds: float) -> Iterator[dict[str, Any]]:
-    """Repetitions of about `seconds`, each of the same number of steps, as seconds a step: by the clock and of the processor."""
+    """Repetitions of about `seconds`, each of the same number of steps, as seconds a step by the clock and of the processor."""
     run(1)
     count = max(1, round(seconds / _seconds_of(run, 1)[0]))
     while True:

@@ -24,8 +24,9 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="dpfl-bench-") as folder:
         lines = [
-            _line(model, batch, _measured(model, batch, options, Path(folder)))
+            _line(model, size, _measured(model, size, options, Path(folder)))
             for model, batch, _ in WORK
+            for size in [options.batch or batch]
             if not options.only or model in options.only
         ]
     print(plain(lines))
@@ -37,6 +38,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path, help="the folder src of another checkout")
     parser.add_argument("--only", nargs="+", choices=[model for model, _, _ in WORK], metavar="MODEL")
+    parser.add_argument("--batch", type=int, help="in place of each model's own")
     parser.add_argument("--repetitions", type=int, default=41)
     parser.add_argument("--seconds", type=float, default=0.2, help="of one repetition, at least one step")
     return parser.parse_args()

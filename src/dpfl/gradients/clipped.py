@@ -38,6 +38,9 @@ _ROWS_BLOCK = 1 << 26
 
 _NOT_FINITE = "The model's weights are not finite; lower the learning rate."
 
+WEIGHING = 2
+"""Roundings of one term in float64: its clip factor times one number, and that times the other."""
+
 Array = np.ndarray[Any, Any]
 Way = ChainPass | LayerPass | RowPass
 Factors = Callable[[Tensor], Tensor]
@@ -181,13 +184,13 @@ class ClippedGradients:
         units = len(x) if sizes is None else len(sizes)
         total = _Total(self.model)
         norms, losses = torch.zeros(units, len(self.groups), dtype=torch.float64), torch.zeros(units)
-        self._amplifies = 1.0
+        self._amplifies, self._additions, chunks = 1.0, 0, 0
         for chunk in self._chunks(x, y, sizes, self._chunk):
             places = torch.from_numpy(chunk.units)
             add = self._add_large if chunk.large else self._add
             norms[places], losses[places] = add(chunk, factors, total)
-        if units > most_units(self._amplifies):
-            raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+            chunks += 1
+        check_units(units, self._additions + chunks, self._amplifies)
         return ClippedSum(total.vector, norms, losses)
 
     def _add(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
@@ -195,6 +198,7 @@ class ClippedGradients:
         losses, gradients = self._passed(chunk)
         norms, count = self._norms(gradients), len(chunk.units)
         self._amplifies = max(self._amplifies, *(gradient.amplifies for gradient in gradients))
+        self._additions = max(self._additions, *(gradient.additions for gradient in gradients))
         norms, losses = norms[:count], losses[:count]
         finite = torch.isfinite(norms).all(1) & torch.isfinite(losses)
         chosen = slice(0, count) if (whole := bool(finite.all())) else finite.nonzero().flatten()
@@ -336,13 +340,20 @@ class ClippedGradients:
         return torch.stack(columns, dim=1).sqrt()
 
 
-def most_units(amplifies: float) -> float:
+def check_units(units: int, additions: int, amplifies: float = 1.0) -> None:
+    """Refuses a sum of more units than the margin of the clip covers; `additions` counts those after the product of a term."""
+    if units > most_units(amplifies, additions + WEIGHING):
+        raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+
+
+def most_units(amplifies: float, additions: int = 0) -> float:
     """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
 
     Args:
         amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
+        additions: How often a result of `TERMS` terms is rounded after; up to `TERMS` are in the bound at any rate.
     """
-    return MARGIN / 2 / (2 * gamma(2 * TERMS, DOUBLE) * amplifies)
+    return MARGIN / 2 / (2 * gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies)
 
 
 def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:

@@ -75,7 +75,7 @@ def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
         found = gradient.rows(block)
         return found.view(len(found), *kernel[1:]).mT.flatten(1)
 
-    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts)
+    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts, gradient.additions)
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:

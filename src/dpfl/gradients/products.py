@@ -42,6 +42,7 @@ class SampleGradient:
         rows: Maps a slice of units to their gradients (b, n), written out.
         amplifies: A bound on the summed length of a unit's terms over its norm as stated; 1 where nothing cancels.
         parts: What the gradients are made of, by unit, where that is less than the rows.
+        additions: How many results of `TERMS` terms, at most, `weighted` adds one after another.
     """
 
     squares: Tensor
@@ -49,6 +50,7 @@ class SampleGradient:
     rows: Callable[[slice], Tensor]
     amplifies: float = 1.0
     parts: tuple[Tensor, ...] = ()
+    additions: int = 1
 
 
 class Unsupported(Exception):
@@ -70,7 +72,8 @@ def written_out(rows: Tensor, squares: Tensor | None = None) -> SampleGradient:
     def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
         return sum_rows(weights, rows[units], out)
 
-    return SampleGradient(squared_norms(rows) if squares is None else squares, weighted, lambda block: rows[block])
+    squares = squared_norms(rows) if squares is None else squares
+    return SampleGradient(squares, weighted, lambda block: rows[block], additions=results(len(rows)))
 
 
 def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
@@ -83,6 +86,11 @@ def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor
         for first in range(TERMS, len(rows), TERMS):
             total[part] += weights[first : first + TERMS] @ rows[first : first + TERMS, part].double()
     return total
+
+
+def results(terms: int) -> int:
+    """How many results so many terms give."""
+    return -(-terms // TERMS)
 
 
 def doubles(size: int) -> Tensor:
@@ -102,6 +110,7 @@ def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
         lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
         max(part.amplifies for part in parts),
         tuple(factor for part in parts for factor in part.parts) if all(part.parts for part in parts) else (),
+        max(part.additions for part in parts),
     )
 
 
@@ -121,6 +130,7 @@ def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> SampleGradient
         weighted,
         lambda block: outer_products(x[block], g[block]),
         parts=(x, g),
+        additions=results(len(x)),
     )
 
 
@@ -170,11 +180,12 @@ class _Products:
 
     def compared(self) -> SampleGradient:
         """Norms from Gram matrices, sums from one product of all terms."""
-        squares = []
-        for block in self._blocks(self.terms):
+        squares, blocks = [], self._blocks(self.terms)
+        for block in blocks:
             with temporary():
                 squares.append(_ghost_squares(self.left[block], self._right(block)))
-        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER)
+        additions = len(blocks) + results(blocks[0].stop * self.terms)
+        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions)
 
     def written(self) -> SampleGradient:
         """Norms from written-out gradients, which are kept, or made again in the same blocks."""
@@ -197,7 +208,7 @@ class _Products:
                     total += sum_rows(whole[block][inside], self._write(block, room)[inside])
             return total
 
-        return SampleGradient(squares, weighted, self._rows)
+        return SampleGradient(squares, weighted, self._rows, additions=len(blocks) + results(blocks[0].stop))
 
     def _blocks(self, numbers: int) -> list[slice]:
         step = min(self.samples, max(1, _BLOCK // (self.groups * self.width * numbers)))

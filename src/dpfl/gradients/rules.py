@@ -103,9 +103,9 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
     step = max(1, _WORD_PAIRS // max(1, words.shape[1] ** 2))
     pairs = zip(words.split(step), g.split(step), strict=True)
-    return {
-        "weight": SampleGradient(torch.cat([_word_squares(*pair) for pair in pairs]), weighted, rows, 1 / COVER, (words, g))
-    }
+    squares = torch.cat([_word_squares(*pair) for pair in pairs])
+    additions = len(words) + words.shape[1]  # of units that are added one by one, and of one word's places in a unit
+    return {"weight": SampleGradient(squares, weighted, rows, 1 / COVER, (words, g), additions)}
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:

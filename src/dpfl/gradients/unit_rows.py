@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpfl.gradients.products import Chosen, SampleGradient, doubles, sum_rows, written_out
+from dpfl.gradients.products import Chosen, SampleGradient, doubles, results, sum_rows, written_out
 from dpfl.privacy.rounding import squared_norms
 
 # Numbers of written-out gradients that may be held at a time.
@@ -66,4 +66,5 @@ class UnitRows:
                     total += sum_rows(whole[block][inside], rows(block)[inside])
             return total
 
-        return SampleGradient(torch.cat([squared_norms(rows(block)) for block in blocks]), weighted, rows)
+        squares = torch.cat([squared_norms(rows(block)) for block in blocks])
+        return SampleGradient(squares, weighted, rows, additions=len(blocks) + results(step))
