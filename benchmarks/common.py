@@ -23,10 +23,10 @@ def left(vector: Any) -> str:
     return str(path)
 
 
-def repeated(run: Callable[[int], None], seconds: float) -> Iterator[dict[str, Any]]:
-    """Repetitions of about `seconds`, each of the same number of steps, as seconds a step by the clock and of the processor."""
+def repeated(run: Callable[[int], None], seconds: float, steps: int | None = None) -> Iterator[dict[str, Any]]:
+    """Repetitions of about `seconds`, or of so many steps, as seconds a step by the clock and of the processor."""
     run(1)
-    count = max(1, round(seconds / _seconds_of(run, 1)[0]))
+    count = steps or max(1, round(seconds / _seconds_of(run, 1)[0]))
     while True:
         elapsed, processor = _seconds_of(run, count)
         yield {"seconds": elapsed / count, "processor": processor / count, "steps": count}
