@@ -23,18 +23,19 @@ def left(vector: Any) -> str:
     return str(path)
 
 
-def repeated(run: Callable[[int], None], seconds: float) -> Iterator[dict[str, Any]]:
-    """Repetitions of about `seconds`, each of the same number of steps, as seconds a step."""
+def repeated(run: Callable[[int], None], seconds: float, steps: int | None = None) -> Iterator[dict[str, Any]]:
+    """Repetitions of about `seconds`, or of so many steps, as seconds a step by the clock and of the processor."""
     run(1)
-    count = max(1, round(seconds / _seconds_of(run, 1)))
+    count = steps or max(1, round(seconds / _seconds_of(run, 1)[0]))
     while True:
-        yield {"seconds": _seconds_of(run, count) / count, "steps": count}
+        elapsed, processor = _seconds_of(run, count)
+        yield {"seconds": elapsed / count, "processor": processor / count, "steps": count}
 
 
-def _seconds_of(run: Callable[[int], None], count: int) -> float:
-    start = time.perf_counter()
+def _seconds_of(run: Callable[[int], None], count: int) -> tuple[float, float]:
+    start, busy = time.perf_counter(), time.process_time()
     run(count)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - busy
 
 
 class Clock:

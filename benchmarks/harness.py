@@ -42,6 +42,7 @@ class Contender:
 
     `trial` holds options that make a run shorter while settings are tried.
     `warm` contenders make all repetitions in one process; others start anew for each, since a run may leave caches behind.
+    `source` is the folder that dpfl is imported from: another checkout's, to compare two versions.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Contender:
     warm: bool = False
     tolerance: float = 1e-4
     trial: Mapping[str, Any] = field(default_factory=dict)
+    source: Path = ROOT / "src"
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Process:
             [sys.executable, "-m", "benchmarks.worker", contender.target, json.dumps(options)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=ROOT,
             env=os.environ | QUIET | {
-                "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "BENCH_SCRATCH": str(scratch),
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{contender.source}", "BENCH_SCRATCH": str(scratch),
                 "FLWR_HOME": str(scratch / "flwr"),
                 "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
             },

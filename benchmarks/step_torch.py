@@ -19,7 +19,7 @@ from dpfl.node.task import Local
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
 
 
-def private(model: str, batch: int, seconds: float) -> Iterator[dict[str, Any]]:
+def private(model: str, batch: int, seconds: float, steps_each: int | None = None) -> Iterator[dict[str, Any]]:
     """dpfl's own loop, on a client that takes all of its samples in every step: noise from a fresh keyed generator a step."""
     torch.set_num_threads(1)
     x, y = batch_of(model, batch)
@@ -41,7 +41,7 @@ def private(model: str, batch: int, seconds: float) -> Iterator[dict[str, Any]]:
         return left(initial - flat_model.read())
 
     yield {"results": {"clipped step": change(), "plain step": change(clip=1e6)}}
-    yield from repeated(steps, seconds)
+    yield from repeated(steps, seconds, steps_each)
 
 
 def plain(model: str, batch: int, seconds: float, memory_format: str, fused: bool) -> Iterator[dict[str, Any]]:

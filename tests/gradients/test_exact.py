@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.gradients import chunks, clipped, products
 from dpfl.gradients.clipped import ClippedGradients, most_units
-from dpfl.models import FlatModel
+from dpfl.gradients.convolution import convolution_weight
+from dpfl.models import FlatModel, row_sizes
 from dpfl.models.row_sizes import GRAINS
 from dpfl.privacy import Flat
 from dpfl.privacy.clip import MARGIN
@@ -185,10 +186,56 @@ def test_more_units_than_the_margin_covers_are_refused(monkeypatch: pytest.Monke
         assert 2 * units * gamma(2 * TERMS, DOUBLE) * amplifies == pytest.approx(MARGIN / 2)
     assert most_units(1 / COVER) > 16_000
     assert most_units(1.0) > 3e7
-    monkeypatch.setattr(clipped, "most_units", lambda _: 2)
+    monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
     computed = ClippedGradients(FlatModel(nn.Linear(4, 2)))
     with pytest.raises(DpflError, match="3 units is too large"):
         computed(torch.ones(3, 4), torch.zeros(3, dtype=torch.int64), Flat(1.0).factors)
+
+
+def test_each_addition_of_a_result_is_a_rounding_that_the_margin_covers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound of n roundings is for n: units that are computed one at a time are added one after another."""
+    for additions in (0, TERMS, 5000):
+        depth = TERMS + max(TERMS, additions)
+        assert 2 * most_units(1 / COVER, additions) * gamma(depth, DOUBLE) / COVER == pytest.approx(MARGIN / 2)
+    monkeypatch.setattr(row_sizes, "GRAINS", ())
+    seen = []
+    monkeypatch.setattr(clipped, "most_units", lambda *given: seen.append(given) or 1e9)
+    computed = ClippedGradients(FlatModel(nn.Linear(4, 2)))
+    computed(torch.ones(40, 4), torch.zeros(40, dtype=torch.int64), Flat(1.0).factors)
+    ((amplifies, additions),) = seen
+    assert amplifies == 1
+    assert additions >= 40
+
+
+@pytest.mark.parametrize("advantage", [0, 10**9], ids=["written", "compared"])
+def test_a_gradient_says_how_many_results_it_adds(advantage: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    units, terms = 20, 300
+    monkeypatch.setattr(products, "_GRAM_ADVANTAGE", advantage)
+    monkeypatch.setattr(products, "_KEEP", 0)
+    monkeypatch.setattr(products, "_BLOCK", 5 * 4 * terms)
+    gradient = products.sum_of_outer(torch.randn(units, terms, 4), torch.randn(units, terms, 3))
+    assert gradient.additions >= (units / 5 + 5 * terms / TERMS if advantage else units / 5)
+    assert products.outer(torch.randn(3 * TERMS, 2), torch.randn(3 * TERMS, 2)).additions >= 3
+    assert products.stacked([gradient, gradient]).additions == gradient.additions
+
+
+@pytest.mark.parametrize("count", [0, 3, TERMS + 1])
+def test_a_sum_is_written_over_what_was_there(count: int) -> None:
+    """Also the sum of no unit, which is zeros."""
+    x, g, weights = torch.randn(count + 2, 4), torch.randn(count + 2, 3), torch.rand(count, dtype=torch.float64)
+    terms, rows = torch.randn(count + 2, 6, 4), torch.randn(count + 2, 6, 3)
+    image, slopes = torch.randn(count + 2, 2, 5, 5), torch.randn(count + 2, 3, 3, 3)
+    for gradient in (
+        products.outer(x, g), products.written_out(x), products.sum_of_outer(terms, rows),
+        products.stacked([products.outer(x, g), products.written_out(x)]),
+        convolution_weight(nn.Conv2d(2, 3, 3), image, slopes),
+    ):  # fmt: skip
+        expected = weights @ gradient.rows(slice(0, count)).double()
+        room = torch.full((len(expected),), torch.nan, dtype=torch.float64)
+        found = gradient.weighted(slice(0, count), weights, room)
+        assert torch.equal(found, room)
+        assert torch.allclose(room, expected, rtol=1e-4, atol=1e-4)
+        assert torch.equal(gradient.weighted(slice(0, count), weights), room)
 
 
 def moved_length(x: Tensor, g: Tensor, others: tuple[Tensor, Tensor], advantage: int) -> float:

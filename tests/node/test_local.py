@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpfl.errors import DpflError
+from dpfl.gradients import clipped
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.node.holdings import Holdings
@@ -231,3 +234,18 @@ def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_we
     haar = whole(size)
     distance = float(haar.weighted_norm((everyone - without)[None], haar.weights(weights)))
     assert 0.99 * level < distance <= level
+
+
+@pytest.mark.parametrize("units", [2, 3])
+def test_more_units_than_the_margin_covers_are_refused_by_a_clip_with_its_own_measure(
+    units: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
+    model = FlatModel(torch.nn.Linear(4, 2))
+    clip = HaarClip(1.0, weights="orthonormal").fitted([model.layout.trainable])
+    sum_of = partial(clipped_sum, ClippedGradients(model), clip, torch.ones(units, 4), torch.zeros(units, dtype=torch.int64))
+    if units == 2:
+        sum_of()
+    else:
+        with pytest.raises(DpflError, match="3 units is too large"):
+            sum_of()

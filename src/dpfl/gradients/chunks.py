@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -69,9 +70,13 @@ class SelfTest:
             self.model._fingerprint_kept = self.model.fingerprint  # type: ignore[attr-defined]
         return self.model._fingerprint_kept  # type: ignore[attr-defined, no-any-return]
 
+    @cached_property
+    def _modules(self) -> list[torch.nn.Module]:
+        return list(self.model.module.modules())
+
     @property
     def _shapes(self) -> tuple[Any, ...]:
-        modes = tuple((type(module), module.training, module.__dict__.get("forward")) for module in self.model.module.modules())
+        modes = tuple((type(module), module.training, module.__dict__.get("forward")) for module in self._modules)
         return self.x.dtype, tuple(self.x.shape[1:]), self.y.dtype, tuple(self.y.shape[1:]), modes
 
     @torch.no_grad()

@@ -23,7 +23,7 @@ from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import Loss, gradients_of, mean_loss
 from dpfl.gradients.mixing import refuse_mixing
-from dpfl.gradients.products import SampleGradient, Unsupported
+from dpfl.gradients.products import Chosen, SampleGradient, Unsupported
 from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
@@ -37,6 +37,9 @@ _log = logging.getLogger("dpfl")
 _ROWS_BLOCK = 1 << 26
 
 _NOT_FINITE = "The model's weights are not finite; lower the learning rate."
+
+WEIGHING = 2
+"""Roundings of one term in float64: its clip factor times one number, and that times the other."""
 
 Array = np.ndarray[Any, Any]
 Way = ChainPass | LayerPass | RowPass
@@ -79,23 +82,34 @@ class _Chunk:
 
 
 class _Total:
-    """A float64 sum in layout order, entry by entry; what is added first is not added to zeros."""
+    """A float64 sum in layout order, entry by entry; what is added first is written where it belongs."""
 
     def __init__(self, model: FlatModel) -> None:
         self._layout = model.layout
-        self._entries: dict[int, Tensor] = {}
+        self._vector = torch.empty(model.layout.trainable, dtype=torch.float64)
+        self._begun: set[int] = set()
 
-    def add(self, entry: int, part: Tensor) -> None:
-        if entry in self._entries:
-            self._entries[entry] += part
+    def add(self, entry: int, gradient: SampleGradient, units: Chosen, weights: Tensor) -> None:
+        """Adds the gradients of these units of a chunk."""
+        own = self._vector[self._layout.span(entry)]
+        if entry in self._begun:
+            own += gradient.weighted(units, weights)
         else:
-            self._entries[entry] = part
+            gradient.weighted(units, weights, own)
+        self._begun.add(entry)
+
+    def add_part(self, entry: int, part: Tensor) -> None:
+        """Adds what one unit contributes."""
+        own = self._vector[self._layout.span(entry)]
+        if entry in self._begun:
+            own += part
+        else:
+            own.copy_(part)
+        self._begun.add(entry)
 
     @property
     def vector(self) -> Tensor:
-        if not self._entries:
-            return torch.zeros(self._layout.trainable, dtype=torch.float64)
-        return torch.cat([self._entries[entry] for entry in range(len(self._entries))])
+        return self._vector if self._begun else self._vector.zero_()
 
 
 class ClippedGradients:
@@ -170,13 +184,13 @@ class ClippedGradients:
         units = len(x) if sizes is None else len(sizes)
         total = _Total(self.model)
         norms, losses = torch.zeros(units, len(self.groups), dtype=torch.float64), torch.zeros(units)
-        self._amplifies = 1.0
+        self._amplifies, self._additions, chunks = 1.0, 0, 0
         for chunk in self._chunks(x, y, sizes, self._chunk):
             places = torch.from_numpy(chunk.units)
             add = self._add_large if chunk.large else self._add
             norms[places], losses[places] = add(chunk, factors, total)
-        if units > most_units(self._amplifies):
-            raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+            chunks += 1
+        check_units(units, self._additions + chunks, self._amplifies)
         return ClippedSum(total.vector, norms, losses)
 
     def _add(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
@@ -184,6 +198,7 @@ class ClippedGradients:
         losses, gradients = self._passed(chunk)
         norms, count = self._norms(gradients), len(chunk.units)
         self._amplifies = max(self._amplifies, *(gradient.amplifies for gradient in gradients))
+        self._additions = max(self._additions, *(gradient.additions for gradient in gradients))
         norms, losses = norms[:count], losses[:count]
         finite = torch.isfinite(norms).all(1) & torch.isfinite(losses)
         chosen = slice(0, count) if (whole := bool(finite.all())) else finite.nonzero().flatten()
@@ -191,7 +206,7 @@ class ClippedGradients:
         weights = _checked_factors(factors, norms)[chosen]
         for weight, group in zip(weights.T.contiguous(), self.groups, strict=True):
             for entry in group:
-                total.add(entry, gradients[entry].weighted(chosen, weight))
+                total.add(entry, gradients[entry], chosen, weight)
         return norms, losses
 
     def _add_large(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
@@ -202,7 +217,7 @@ class ClippedGradients:
         norms = torch.stack(squares).sqrt()[None] * (1 + gamma(self.model.layout.trainable, DOUBLE))
         for weight, group in zip(_checked_factors(factors, norms)[0], self.groups, strict=True):
             for entry in group:
-                total.add(entry, weight * mean[self.model.layout.span(entry)])
+                total.add_part(entry, weight * mean[self.model.layout.span(entry)])
         return norms, loss[None]
 
     def _mean(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -214,7 +229,7 @@ class ClippedGradients:
             share = torch.full((count,), 1 / len(x), dtype=torch.float64)
             loss += losses[:count].double().sum() / len(x)
             for entry, gradient in enumerate(gradients):
-                total.add(entry, gradient.weighted(slice(0, count), share))
+                total.add(entry, gradient, slice(0, count), share)
         mean = total.vector
         finite = torch.isfinite(mean).all() & torch.isfinite(loss)
         return (loss.float(), mean) if finite else (torch.zeros(()), torch.zeros_like(mean))
@@ -325,13 +340,20 @@ class ClippedGradients:
         return torch.stack(columns, dim=1).sqrt()
 
 
-def most_units(amplifies: float) -> float:
+def check_units(units: int, additions: int, amplifies: float = 1.0) -> None:
+    """Refuses a sum of more units than the margin of the clip covers; `additions` counts those after the product of a term."""
+    if units > most_units(amplifies, additions + WEIGHING):
+        raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
+
+
+def most_units(amplifies: float, additions: int = 0) -> float:
     """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
 
     Args:
         amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
+        additions: How often a result of `TERMS` terms is rounded after; up to `TERMS` are in the bound at any rate.
     """
-    return MARGIN / 2 / (2 * gamma(2 * TERMS, DOUBLE) * amplifies)
+    return MARGIN / 2 / (2 * gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies)
 
 
 def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:

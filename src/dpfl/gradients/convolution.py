@@ -67,14 +67,15 @@ def _channels_first(gradient: SampleGradient, shape: _Shape) -> SampleGradient:
     """Patches have the channels last, and parameters first."""
     kernel = (-1, shape.width, shape.places, shape.fan_in)
 
-    def weighted(units: Chosen, weights: Tensor) -> Tensor:
-        return gradient.weighted(units, weights).view(kernel).mT.flatten()
+    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        total = gradient.weighted(units, weights).view(kernel).mT
+        return total.flatten() if out is None else out.view(total.shape).copy_(total).flatten()
 
     def rows(block: slice) -> Tensor:
         found = gradient.rows(block)
         return found.view(len(found), *kernel[1:]).mT.flatten(1)
 
-    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts)
+    return SampleGradient(gradient.squares, weighted, rows, gradient.amplifies, gradient.parts, gradient.additions)
 
 
 def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import prod
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -24,23 +26,31 @@ Chosen = slice | Tensor
 """Which units of a chunk are summed: the first ones, or their places."""
 
 
+class Weighted(Protocol):
+    """The flat float64 sum of the gradients of units under float64 weights, written over `out` where that is given."""
+
+    def __call__(self, units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor: ...
+
+
 @dataclass(frozen=True)
 class SampleGradient:
     """The gradient of one parameter for each unit of a chunk.
 
     Attributes:
         squares: Upper bounds (B,) on the squared norms, in float64.
-        weighted: Maps units of the chunk and their float64 weights to the flat float64 sum of weighted gradients.
+        weighted: Maps units of the chunk and their weights to the sum of weighted gradients.
         rows: Maps a slice of units to their gradients (b, n), written out.
         amplifies: A bound on the summed length of a unit's terms over its norm as stated; 1 where nothing cancels.
         parts: What the gradients are made of, by unit, where that is less than the rows.
+        additions: How many results of `TERMS` terms, at most, `weighted` adds one after another.
     """
 
     squares: Tensor
-    weighted: Callable[[Chosen, Tensor], Tensor]
+    weighted: Weighted
     rows: Callable[[slice], Tensor]
     amplifies: float = 1.0
     parts: tuple[Tensor, ...] = ()
+    additions: int = 1
 
 
 class Unsupported(Exception):
@@ -56,58 +66,80 @@ _KEEP = 1 << 25
 _CONVERTED = 1 << 16
 
 
-def written_out(rows: Tensor) -> SampleGradient:
-    """Gradients that are given as rows (B, n)."""
-    return SampleGradient(squared_norms(rows), lambda units, weights: sum_rows(weights, rows[units]), lambda block: rows[block])
+def written_out(rows: Tensor, squares: Tensor | None = None) -> SampleGradient:
+    """Gradients that are given as rows (B, n), with their `squared_norms` where these are known."""
+
+    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        return sum_rows(weights, rows[units], out)
+
+    squares = squared_norms(rows) if squares is None else squares
+    return SampleGradient(squares, weighted, lambda block: rows[block], additions=results(len(rows)))
 
 
-def sum_rows(weights: Tensor, rows: Tensor) -> Tensor:
-    """The float64 sum of rows (B, n) under weights (B,), by columns that stay in the cache."""
-    total = weights.new_zeros(rows.shape[1], dtype=torch.float64)
+def sum_rows(weights: Tensor, rows: Tensor, out: Tensor | None = None) -> Tensor:
+    """The float64 sum of rows (B, n) under weights (B,), by columns that stay in the cache; written over `out`, if given."""
+    total, weights = doubles(rows.shape[1]) if out is None else out, weights.double()
     step = max(1024, _CONVERTED // max(1, len(rows)))
-    for first in range(0, len(rows), TERMS):
-        some = weights[first : first + TERMS].double()
-        for start in range(0, rows.shape[1], step):
-            part = slice(start, start + step)
-            total[part] += some @ rows[first : first + TERMS, part].double()
+    for start in range(0, rows.shape[1], step):
+        part = slice(start, start + step)
+        torch.mv(rows[:TERMS, part].double().T, weights[:TERMS], out=total[part])
+        for first in range(TERMS, len(rows), TERMS):
+            total[part] += weights[first : first + TERMS] @ rows[first : first + TERMS, part].double()
     return total
+
+
+def results(terms: int) -> int:
+    """How many results so many terms give."""
+    return -(-terms // TERMS)
+
+
+def doubles(size: int) -> Tensor:
+    """Room for a sum."""
+    return torch.empty(size, dtype=torch.float64)
 
 
 def stacked(parts: Sequence[SampleGradient]) -> SampleGradient:
     """One parameter whose rows of weights are split among several gradients."""
+
+    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        return torch.cat([part.weighted(units, weights) for part in parts], out=out)
+
     return SampleGradient(
         reduce(torch.add, (part.squares for part in parts)),
-        lambda units, weights: torch.cat([part.weighted(units, weights) for part in parts]),
+        weighted,
         lambda block: torch.cat([part.rows(block) for part in parts], dim=1),
         max(part.amplifies for part in parts),
         tuple(factor for part in parts for factor in part.parts) if all(part.parts for part in parts) else (),
+        max(part.additions for part in parts),
     )
 
 
-def outer(x: Tensor, g: Tensor) -> SampleGradient:
-    """Gradients g x^T, from x (B, in) and g (B, out).
+def outer(x: Tensor, g: Tensor, squares: Tensor | None = None) -> SampleGradient:
+    """Gradients g x^T, from x (B, in) and g (B, out), with the `squared_norms` of g where these are known.
 
     Squares too small for float32 count as its smallest number each: what they are multiplied with may be large. A product of
     two float32 numbers is exact in float64.
     """
 
-    def weighted(units: Chosen, weights: Tensor) -> Tensor:
-        return _sum_products((g[units].double() * weights[:, None])[None], x[units].double()[None])
+    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        return _sum_products((g[units].double() * weights[:, None])[None], x[units].double()[None], out)
 
+    squares = squared_norms(g) if squares is None else squares
     return SampleGradient(
-        (squared_norms(x) + x.shape[1] * SMALLEST) * (squared_norms(g) + g.shape[1] * SMALLEST),
+        (squared_norms(x) + x.shape[1] * SMALLEST) * (squares + g.shape[1] * SMALLEST),
         weighted,
         lambda block: outer_products(x[block], g[block]),
         parts=(x, g),
+        additions=results(len(x)),
     )
 
 
-def _sum_products(left: Tensor, right: Tensor) -> Tensor:
+def _sum_products(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """The flat sum over terms of outer products, per group: from float64 (G, n, height) and (G, n, width)."""
-    if left.shape[1] <= TERMS:
-        return torch.bmm(left.mT, right).flatten()
-    total = left.new_zeros(len(left), left.shape[2], right.shape[2])
-    for first in range(0, left.shape[1], TERMS):
+    size = len(left), left.shape[2], right.shape[2]
+    total = (doubles(prod(size)) if out is None else out).view(size)
+    torch.bmm(left[:, :TERMS].mT, right[:, :TERMS], out=total)
+    for first in range(TERMS, left.shape[1], TERMS):
         total.baddbmm_(left[:, first : first + TERMS].mT, right[:, first : first + TERMS])
     return total.flatten()
 
@@ -148,11 +180,12 @@ class _Products:
 
     def compared(self) -> SampleGradient:
         """Norms from Gram matrices, sums from one product of all terms."""
-        squares = []
-        for block in self._blocks(self.terms):
+        squares, blocks = [], self._blocks(self.terms)
+        for block in blocks:
             with temporary():
                 squares.append(_ghost_squares(self.left[block], self._right(block)))
-        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER)
+        additions = len(blocks) + results(blocks[0].stop * self.terms)
+        return SampleGradient(torch.cat(squares), self._summed, self._rows, 1 / COVER, additions=additions)
 
     def written(self) -> SampleGradient:
         """Norms from written-out gradients, which are kept, or made again in the same blocks."""
@@ -165,17 +198,17 @@ class _Products:
         room = empty(self.left, len(range(self.samples)[blocks[0]]), size)
         squares = torch.cat([squared_norms(self._write(block, room)) for block in blocks])
 
-        def weighted(units: Chosen, weights: Tensor) -> Tensor:
+        def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
             whole = torch.zeros(self.samples, dtype=torch.float64)
             whole[units] = weights
-            total = torch.zeros(size, dtype=torch.float64)
+            total = (doubles(size) if out is None else out).zero_()
             for block in blocks:
                 inside = whole[block].nonzero().flatten()
                 if len(inside):
                     total += sum_rows(whole[block][inside], self._write(block, room)[inside])
             return total
 
-        return SampleGradient(squares, weighted, self._rows)
+        return SampleGradient(squares, weighted, self._rows, additions=len(blocks) + results(blocks[0].stop))
 
     def _blocks(self, numbers: int) -> list[slice]:
         step = min(self.samples, max(1, _BLOCK // (self.groups * self.width * numbers)))
@@ -200,9 +233,9 @@ class _Products:
             self._write(slice(start, stop), rows[start - first : stop - first])
         return rows
 
-    def _summed(self, units: Chosen, weights: Tensor) -> Tensor:
+    def _summed(self, units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
         """In float64, where each product of two float32 numbers is exact."""
-        total = torch.zeros(self.groups * self.height * self.width, dtype=torch.float64)
+        total = (doubles(self.groups * self.height * self.width) if out is None else out).zero_()
         for block, own, places in self._chosen(units, weights):
             with temporary():
                 right = self._right(block)

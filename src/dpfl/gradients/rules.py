@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.gradients.convolution import convolution_weight
-from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, outer, sum_of_outer, written_out
+from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, doubles, outer, sum_of_outer, written_out
 from dpfl.gradients.unit_rows import UnitRows
-from dpfl.privacy.rounding import COVER, TERMS, cover_cancellation
+from dpfl.privacy.rounding import COVER, TERMS, cover_cancellation, squared_norms
 
 LayerGradients = dict[str, SampleGradient]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]
@@ -24,12 +24,14 @@ _MOST_WORDS = 1 << 11
 _SMALL = 1 << 18
 
 
-def _trained(module: nn.Module, weight: Callable[[], SampleGradient], bias: Callable[[], Tensor]) -> LayerGradients:
-    """Computes what is trained, and nothing for a frozen or absent parameter."""
+def _trained(
+    module: nn.Module, weight: Callable[[], SampleGradient], bias: Callable[[], Tensor], squares: Tensor | None = None
+) -> LayerGradients:
+    """Computes what is trained, and nothing for a frozen or absent parameter; `squares` are those of the bias, if known."""
     wanted = {name for name, parameter in module.named_parameters(recurse=False) if parameter.requires_grad}
     gradients = {"weight": weight()} if "weight" in wanted else {}
     if "bias" in wanted:
-        gradients["bias"] = written_out(bias())
+        gradients["bias"] = written_out(bias(), squares)
     return gradients
 
 
@@ -37,7 +39,8 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
     if x.dim() < 2:
         raise Unsupported("a linear layer without a batch dimension")
     if x.dim() == 2:
-        return _trained(module, lambda: outer(x, g), lambda: g)
+        squares = squared_norms(g)
+        return _trained(module, lambda: outer(x, g, squares), lambda: g, squares)
     x, g = x.flatten(1, -2), g.flatten(1, -2)
     return _trained(module, lambda: sum_of_outer(x, g), lambda: g.sum(1))
 
@@ -84,8 +87,8 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
         g = g * (words != module.padding_idx).unsqueeze(2)
     size = (module.num_embeddings, module.embedding_dim)
 
-    def weighted(units: Chosen, weights: Tensor) -> Tensor:
-        total = torch.zeros(size, dtype=torch.float64)
+    def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        total = (doubles(size[0] * size[1]) if out is None else out).zero_().view(size)
         step = max(1, TERMS // max(1, words.shape[1]))
         for some, slopes, own in zip(words[units].split(step), g[units].split(step), weights.split(step), strict=True):
             part = torch.zeros(size, dtype=torch.float64)
@@ -100,9 +103,9 @@ def embedding(module: nn.Module, x: Tensor, g: Tensor) -> LayerGradients:
 
     step = max(1, _WORD_PAIRS // max(1, words.shape[1] ** 2))
     pairs = zip(words.split(step), g.split(step), strict=True)
-    return {
-        "weight": SampleGradient(torch.cat([_word_squares(*pair) for pair in pairs]), weighted, rows, 1 / COVER, (words, g))
-    }
+    squares = torch.cat([_word_squares(*pair) for pair in pairs])
+    additions = len(words) + words.shape[1]  # of units that are added one by one, and of one word's places in a unit
+    return {"weight": SampleGradient(squares, weighted, rows, 1 / COVER, (words, g), additions)}
 
 
 def _word_squares(words: Tensor, g: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpfl.gradients.products import Chosen, SampleGradient, sum_rows, written_out
+from dpfl.gradients.products import Chosen, SampleGradient, doubles, results, sum_rows, written_out
 from dpfl.privacy.rounding import squared_norms
 
 # Numbers of written-out gradients that may be held at a time.
@@ -56,14 +56,15 @@ class UnitRows:
         step = max(1, _KEEP // (self.per_unit * size))
         blocks = [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
-        def weighted(units: Chosen, weights: Tensor) -> Tensor:
+        def weighted(units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor:
             whole = torch.zeros(count, dtype=torch.float64)
             whole[units] = weights
-            total = torch.zeros(size, dtype=torch.float64)
+            total = (doubles(size) if out is None else out).zero_()
             for block in blocks:
                 inside = whole[block].nonzero().flatten()
                 if len(inside):
                     total += sum_rows(whole[block][inside], rows(block)[inside])
             return total
 
-        return SampleGradient(torch.cat([squared_norms(rows(block)) for block in blocks]), weighted, rows)
+        squares = torch.cat([squared_norms(rows(block)) for block in blocks])
+        return SampleGradient(squares, weighted, rows, additions=len(blocks) + results(step))

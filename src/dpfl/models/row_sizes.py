@@ -63,20 +63,21 @@ class Invariant:
     _bases: dict[int, int | None] = field(default_factory=dict)
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
-        base = self._bases[per_unit] = self._base(per_unit)
+        base, same = self._base(per_unit)
+        self._bases[per_unit] = base
         if base is None:
             return per_unit
         top = max(1, self.most // base)
         needed = min(top, -(-units * per_unit // base))
-        same = self.reference(base, per_unit)
         for count in (*range(needed, top + 1), *range(needed - 1, 1, -1)):
             if self.reference(count * base, per_unit) == same:
                 return count * base
         return base
 
-    def _base(self, per_unit: int) -> int | None:
-        """The smallest chunk for units of so many rows, or None where each is computed alone."""
-        return next((rows for rows in self._candidates(per_unit) if self.reference(rows, per_unit) is not None), None)
+    def _base(self, per_unit: int) -> tuple[int | None, bytes | None]:
+        """The smallest chunk for units of so many rows, and its digest; None where each is computed alone."""
+        tried = ((rows, self.reference(rows, per_unit)) for rows in self._candidates(per_unit))
+        return next(((rows, digest) for rows, digest in tried if digest is not None), (None, None))
 
     def _candidates(self, per_unit: int) -> Iterator[int]:
         for grain in GRAINS:

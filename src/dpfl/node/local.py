@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.gradients.clipped import ClippedGradients, NonFinite
+from dpfl.gradients.clipped import ClippedGradients, NonFinite, check_units
 from dpfl.gradients.products import sum_rows
 from dpfl.models import FlatModel
 from dpfl.node.descent import descent
@@ -61,12 +61,15 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
     written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
+    units = blocks = 0
     for _, rows in written:
         total += (
             clip.clipped(rows).double().sum(0)
             if isinstance(clip, Reshaping)
             else sum_rows(clip.factors(clip.norms(rows)), rows)
         )
+        units, blocks = units + len(rows), blocks + 1
+    check_units(units, blocks + 1)
     return total
 
 

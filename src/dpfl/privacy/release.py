@@ -268,7 +268,10 @@ class Release:
         deviation = self.deviation(largest_weight)
         if self.secure:
             return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
-        return self.noise.vector(total.numel(), deviation * share**0.5, rng).add_(total)
+        noise = self.noise.vector(total.numel(), deviation * share**0.5, rng)
+        # Both as float64, and rounded: numpy does so in pieces that stay in the cache, torch in a copy of the whole.
+        np.add(noise.numpy(), total.numpy(), out=noise.numpy(), casting="same_kind")
+        return noise
 
     def carrying(self, total: Tensor, noise: Tensor) -> Tensor:
         """The sum with noise that was made for it before."""
