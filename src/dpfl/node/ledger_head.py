@@ -180,17 +180,20 @@ def head_from_words(given: Any) -> SignedHead:
     return SignedHead(head, signature)
 
 
-def check_in_statement(words: Mapping[str, Any]) -> None:
+def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     """The head of a statement, where it has one, is of the same node and counts the same releases.
 
     Args:
         words: What the statement says; statements of earlier versions have no head.
 
+    Returns:
+        The head, if it lists every kind of release.
+
     Raises:
         DpflError: The head says something else.
     """
     if "ledger_head" not in words:
-        return
+        return None
     try:
         head = head_from_words(words["ledger_head"]).head
     except Bad:
@@ -198,10 +201,16 @@ def check_in_statement(words: Mapping[str, Any]) -> None:
     spent: Counter[str] = Counter()
     for event, _, count in head.spent:
         spent[encode(event)] += count
-    said = (words["node"], words["public_key"], words["ledger"]["rows"], words["ledger"]["seal"])
-    whole_list = len(head.spent) <= MOST_KINDS
-    if (head.node, head.public_key, head.rows, head.seal) != said or (whole_list and spent != words["releases"]):
+    said = (
+        *(words[name] for name in ("node", "public_key", "unit", "neighbours")),
+        words["ledger"]["rows"],
+        words["ledger"]["seal"],
+    )
+    whole_list = max(len(head.spent), len(head.planned)) <= MOST_KINDS
+    own = (head.node, head.public_key, head.unit, head.neighbours, head.rows, head.seal)
+    if own != said or (whole_list and spent != words["releases"]):
         raise DpflError(f"The head in the statement of {words['node']!r} counts something else than the statement.")
+    return head if whole_list else None
 
 
 def heads_from_words(given: Any) -> tuple[SignedHead, ...]:
