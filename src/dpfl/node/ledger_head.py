@@ -201,11 +201,8 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     spent: Counter[str] = Counter()
     for event, _, count in head.spent:
         spent[encode(event)] += count
-    said = (
-        *(words[name] for name in ("node", "public_key", "unit", "neighbours")),
-        words["ledger"]["rows"],
-        words["ledger"]["seal"],
-    )
+    at, names = words["ledger"], ("node", "public_key", "unit", "neighbours")
+    said = (*(words[name] for name in names), at["rows"], at["seal"])
     whole_list = max(len(head.spent), len(head.planned)) <= MOST_KINDS
     own = (head.node, head.public_key, head.unit, head.neighbours, head.rows, head.seal)
     if own != said or (whole_list and spent != words["releases"]):
