@@ -407,3 +407,53 @@ def test_an_owner_who_changed_the_neighbours_is_told_what_can_be_done(opened: Op
     result = CliRunner().invoke(app, ["ledger", "reconcile", str(node.folder)])
     assert isinstance(result.exception, DpflError)
     assert "a name and a key of its own" in str(result.exception)
+
+
+# Servers that know different things
+
+
+def test_a_node_that_was_set_back_and_worked_for_another_server_counts_both_when_it_comes_back(
+    opened: Open, tmp_path: Path
+) -> None:
+    """The second server never saw what was lost; its rows pass the number of those that were, and are others."""
+    node, lost = set_back(opened, tmp_path)
+    node = opened()
+    assert node(join(run="another")).head["kind"] == "joined"
+    for number in range(4):
+        later = node(work(round_of(number), run="another")).head["ledger_head"]
+    assert later["head"]["rows"] > lost["head"]["rows"]
+    before = node.rows()
+    assert node.refused(join(heads=[lost])) == "rolled-back"
+    assert node.refused(work(round_of(4), run="another")) == "rolled-back", "for the second server, too"
+    assert node.rows() == before
+    node.service.close()
+    reconciled(node.folder)
+    assert node.spent() == {EVENT: 7 * STEPS}, "one round of both, two that were lost, four for the second server"
+    node = opened()
+    assert node(join(run="third", heads=[lost, later])).head["kind"] == "joined"
+
+
+def test_what_can_lock_a_node_is_only_what_its_own_key_signed(opened: Open) -> None:
+    """A server that wants it to stop: heads of others, of another ledger under another key, and its own that it includes."""
+    node, other = opened(), opened("a", name="a")
+    head = worked(node, 0)
+    strange = other(join(replace(PROPOSAL, client=0), to="a")).head["ledger_head"]
+    key = Ed25519PrivateKey.generate()
+    words = head["head"] | {"rows": 999, "seal": "0" * 64, "starts": [[9, "0" * 16, 999]], "public_key": raw(key.public_key())}
+    assert node(join(heads=[strange])).head["kind"] == "joined", "of another node: kept for it"
+    assert node.refused(join(heads=[{"head": words, "signature": sign(words, key)}])) == "bad-words"
+    renamed = strange["head"] | {"node": "b"}
+    assert node.refused(join(heads=[{"head": renamed, "signature": strange["signature"]}])) == "bad-words"
+    assert node(work(round_of(1))).head["kind"] == "reply"
+    node.service.close()
+    assert opened()(join(heads=[head])).head["kind"] == "joined"
+
+
+def test_an_owner_sees_why_a_locked_node_does_not_work(opened: Open, tmp_path: Path) -> None:
+    _, head = set_back(opened, tmp_path)
+    node = opened()
+    assert node.refused(join(heads=[head])) == "rolled-back"
+    assert json.loads(node.log().splitlines()[-1])["reason"] == "rolled-back"
+    node.service.close()
+    told = " ".join(CliRunner().invoke(app, ["node", "check", str(node.folder)]).output.split())
+    assert "dpfl ledger reconcile" in told
