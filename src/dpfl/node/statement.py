@@ -86,10 +86,10 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
             raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
     if not all(isinstance(part["adversary"], str) for part in (words, words["run"] or words)):
         raise DpflError(f"The statement of {words['node']!r} does not say against whom it holds.")
-    if head := check_in_statement(words):
-        _check_by_head(words, head, by)
     if _number(words["proven"]) < _number(words["spent"]):
         raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
+    if head := check_in_statement(words):
+        _check_by_head(words, head, by)
     return words
 
 
