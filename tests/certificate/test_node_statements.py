@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import certify, new_key, verify
+from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.keys import load_private, raw, sign
-from dpfl.node.statement import statement
+from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger
 from dpfl.privacy.events import gaussian
 from dpfl.privacy.limit import Limit
@@ -305,6 +306,90 @@ def test_nodes_that_pay_for_nothing_themselves_are_counted_too(tmp_path, key, al
     assert case.findings() == []
     (finding,) = case.findings(case.statement("node-0"), case.statement("node-2"))
     assert ("2 of 3 nodes" if alone else "The statement of node-1 is missing") in finding
+
+
+FORGED: dict[str, tuple[dict[str, Any], str]] = {
+    "a delta of nothing": ({"delta": 0.0, "spent": "unbounded", "proven": "unbounded"}, "delta must lie between 0 and 1"),
+    "a word more": ({"approved_by": "an authority"}, "says what no node says: approved_by"),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_words_that_no_node_says_are_a_finding(case, what):
+    """Fault: both passed."""
+    changes, words = FORGED[what]
+
+    def change(said: dict[str, Any]) -> None:
+        said.update(changes)
+        said["run"]["spent"] = said["spent"]
+
+    findings = case.findings(case.statement("node-0"), case.say("node-1", change), case.statement("node-2"))
+    assert any(words in finding for finding in findings), findings
+
+
+def beside_head(case: Case, name: str, head: dict[str, Any], **changes: Any) -> Path:
+    """A statement with another head of its ledger, and other words, signed by its own key."""
+    key, words = load_private(case.key(name)), json.loads(case.statement(name).read_text())["statement"]
+    own = words["ledger_head"]["head"] | head
+    words |= changes | {"ledger_head": {"head": own, "signature": sign(own, key)}}
+    (case.root / "forged.json").write_text(json.dumps({"statement": words, "signature": sign(words, key)}))
+    return case.root / "forged.json"
+
+
+def test_what_a_head_says_otherwise_than_its_statement_is_a_finding(case):
+    """Fault: unit, neighbours, plans and adversary were not compared."""
+    line = next(iter(json.loads(case.statement("node-1").read_text())["statement"]["releases"]))
+    for head, changes, words in (
+        ({"unit": "person"}, {}, "counts something else"),
+        ({"neighbours": "replace one"}, {}, "counts something else"),
+        ({}, {"adversary": "nobody at all"}, "holds against others"),
+        ({"spent": [[line, "shared 3-1", 4]]}, {}, "holds against others"),
+        ({"planned": [[line, 4000]]}, {}, "proves less than its runs fixed beforehand"),
+    ):
+        forged = beside_head(case, "node-1", head, **changes)
+        findings = case.findings(case.statement("node-0"), forged, case.statement("node-2"))
+        assert any(words in finding for finding in findings), (head, changes, findings)
+    assert case.findings(case.statement("node-0"), beside_head(case, "node-1", {}), case.statement("node-2")) == []
+
+
+def test_a_proven_epsilon_below_what_was_planned_is_a_finding(tmp_path):
+    new_key(tmp_path / "key.pem")
+    private = load_private(tmp_path / "key.pem")
+    with closing(Ledger.open(tmp_path / "b.sqlite", "b", "sample", "add/remove one", Limit(30.0, 1e-5, "rdp"))) as ledger:
+        ledger.plan("run", gaussian(3.0), 10)
+        ledger.debit("run", "run/one", gaussian(3.0), 2)
+        words = statement(ledger, Limit(30.0, 1e-5, "rdp"), "run", private)["statement"]
+    assert check(signed_again(words, private), words["public_key"]) == words
+    assert words["proven"] > words["spent"]
+    with pytest.raises(DpflError, match="fixed beforehand"):
+        check(signed_again(words | {"proven": words["spent"]}, private), words["public_key"])
+
+
+def signed_again(words: dict[str, Any], key: Any) -> dict[str, Any]:
+    return {"statement": words, "signature": sign(words, key)}
+
+
+def test_what_statements_say_of_themselves_is_said_to_be_unchecked(case):
+    verdict = verify(case.file, nodes=case.all)
+    assert "When the nodes signed, their limits and their versions: as they say." in verdict.unchecked
+    verdict = verify(
+        case.file, nodes=[case.statement("node-0"), case.say("node-1", lambda said: None), case.statement("node-2")]
+    )
+    assert any("node-1 signed no head" in line for line in verdict.unchecked)
+
+
+def test_a_certificate_that_leaves_out_a_node_says_without_the_run_that_this_was_not_checked(case, key):
+    def drop(body: dict[str, Any]) -> None:
+        del body["accounts"][1], body["hashes"]["key of node-1"]
+        body["trained"]["clients"] = 2
+
+    sign_again(case.file, drop, key)
+    verdict = verify(case.file, nodes=[case.statement("node-0"), case.statement("node-2")])
+    if case.alone:
+        assert verdict.findings == []
+        assert any("which clients took part and how many" in line for line in verdict.unchecked)
+    else:
+        assert "The account of node-1 is missing from the certificate." in verdict.findings
 
 
 def test_a_release_that_a_node_never_made_is_named(tmp_path, key):

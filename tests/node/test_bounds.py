@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import dpfl
+from dpfl.node import wire
 from dpfl.node.charter import Allow
 from dpfl.node.charter import read as read_policy
 from dpfl.node.check import findings
 from dpfl.node.held import schema_digest
-from dpfl.node.optimisers import SGD
+from dpfl.node.optimisers import SGD, Adam, Momentum
 from dpfl.node.service import Service
 from dpfl.node.task import Local, Summed, Task
 from dpfl.privacy import Flat
@@ -35,6 +36,7 @@ from tests.node.loopback import (
     STEPS,
     TASK,
     Asked,
+    ask,
     join,
     new_node,
     round_of,
@@ -142,6 +144,27 @@ def test_a_correction_cannot_carry_the_model_beyond_the_bound(opened: Open) -> N
     assert node.refused(corrected(-0.6, rate=LARGEST)) == "weights-too-large"
     assert not node.spent()
     assert node(corrected(0.5, rate=0.1)).head["kind"] == "reply"
+
+
+def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Open) -> None:
+    """Fault: the bound counted every step once, and the share of the last step that is kept could be any number."""
+    node = opened()
+    node(join())
+
+    def asked(optimiser: Any, **changes: float) -> bytes:
+        task = replace(TASK, local=Local(optimiser))
+        words = wire.task_to_words(task)
+        words["local"]["optimiser"] |= changes
+        arrays = {"model": vector(), "correction": np.full(SIZE, 1.0, np.float32)}
+        return ask("work", order=wire.order_of(task), task=words, arrays=arrays)
+
+    assert node.refused(asked(Momentum(0.4 * LARGEST, beta=0.9))) == "weights-too-large"
+    for beta in (1.0, 1e9, -0.5):
+        assert node.refused(asked(Momentum(0.1), beta=beta)) == "bad-words"
+    for changes in ({"beta1": 2.0}, {"beta2": 1.0}, {"epsilon": 0.0}):
+        assert node.refused(asked(Adam(0.1), **changes)) == "bad-words"
+    assert not node.spent()
+    assert node(asked(Momentum(0.1, beta=0.9))).head["kind"] == "reply"
 
 
 def test_members_of_a_secure_sum_refuse_it_too(begun: tuple[Together, str]) -> None:

@@ -320,7 +320,8 @@ def test_a_forged_head_is_a_bad_message_and_changes_nothing(opened: Open) -> Non
         forged(head, **ahead), forged(head, stranger, **ahead),
         forged(head, stranger, public_key=raw(stranger.public_key()), **ahead),
         {**head, "signature": "00" * 64}, {**head, "signature": 1}, {"head": head["head"]}, [], None, {**head, "more": 1},
-        forged(head, rows=-1), forged(head, spent=[["{}", "", 1]]), forged(head, starts=[[1, "x", 2]]), forged(head, format=2),
+        forged(head, rows=-1), forged(head, spent=[["{}", "", 1]]), forged(head, starts=[[1, "x", 2]]), forged(head, format=3),
+        forged(head, format=1), forged(head, anchors=[]), forged(head, anchors=[[rows, "0" * 32]]), forged(head, format=True),
     ):  # fmt: skip
         assert node.refused(join(heads=[odd])) == "bad-words"
     for odd in ({}, "heads", [head] * 33, 3):

@@ -20,7 +20,9 @@ from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.keys import new_key, raw
+from dpfl.node import letters
 from dpfl.node.letters import Letter
+from dpfl.node.refusals import Reason
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger
 from tests.loopback import federation
@@ -145,7 +147,7 @@ def test_a_node_that_is_started_again_in_a_run_joins_again_and_loses_nothing(tmp
     assert not result.lost
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", post.services)] == [6, 6, 6]
     known = json.loads((tmp_path / "run" / "heads.json").read_text())
-    assert [len(heads) for heads in known.values()] == [1, 2, 1], "by start"
+    assert [len(heads) for heads in known.values()] == [1, 1, 1], "the last of each shows all before it"
     said = json.loads((tmp_path / "run" / "nodes" / "node-1.json").read_text())["statement"]
     assert known["node-1"][0] == said["ledger_head"]
     assert said["ledger_head"]["head"]["starts"][0][0] == 2
@@ -179,6 +181,92 @@ def test_a_node_that_is_set_back_between_runs_is_told_by_the_server_or_by_anothe
     result = experiment.serve(post, terms, tmp_path / "two")
     assert result.notes[0].startswith("node-1 takes no part: The node's ledger lacks releases that the node signed")
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [4, 0, 4]
+
+
+def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(tmp_path, monkeypatch) -> None:
+    """Memory and disk from one moment: it needs not join again, and its heads do not follow one another."""
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 5}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    nodes, joined = tmp_path / "nodes", set()
+
+    def snapshot() -> None:
+        shutil.copytree(nodes / "node-1", tmp_path / "copy")
+        joined.update(post.services["node-1"]._history.joined)
+
+    def revert() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("dpfl.privacy.ledger.Ledger.start", lambda ledger, least=0: None)
+            restarted(post, nodes, "node-1", tmp_path / "copy")
+        post.services["node-1"]._history.joined.update(joined)
+
+    at_round(post, 1, snapshot)
+    at_round(post, 3, revert)
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert [line.split(":")[0] for line in result.lost] == ["round 5, client 1"], "round 4 was made without rounds 2 and 3"
+    assert "reconcile" in result.lost[0]
+    post.services.pop("node-1").close()
+    assert CliRunner().invoke(app, ["ledger", "reconcile", str(nodes / "node-1")]).exit_code == 0
+    assert sum(spent(nodes, ["node-1"])[0].values()) == 8, "rounds 1 to 4"
+
+
+def as_before_heads(service: Service) -> list[str]:
+    """A node of a version that signed no heads and refused words that it did not know; the kinds of letters that it refused."""
+    answer, letter, refused = service.answer, service._letter, []
+
+    def answering(given: bytes) -> bytes:
+        (owner,) = service.charter.owners.values()
+        head = letters.read(given, owner, 1 << 24).head
+        if "heads" not in head:
+            return answer(given)
+        refused.append(head["kind"])
+        return service._refused(head, letters.digest(given), Reason.BAD_WORDS)
+
+    def writing(head, asked, words, arrays={}) -> bytes:  # noqa: B006
+        return letter(head, asked, {name: word for name, word in words.items() if name not in ("ledger_head", "heads")}, arrays)
+
+    service.answer, service._letter = answering, writing  # type: ignore[method-assign]
+    return refused
+
+
+def test_a_node_of_an_earlier_version_works_beside_others_and_is_shown_no_heads(tmp_path) -> None:
+    """Fault: it refused a second run, since its letter showed the heads of its neighbours."""
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    terms = replace(terms, heads=tmp_path / "heads.json")
+    refused = as_before_heads(post.services["node-1"])
+    for name in ("one", "two"):
+        result = experiment.serve(post, terms, tmp_path / name)
+        assert not result.notes
+        assert not result.lost
+    assert not refused
+    assert sorted(json.loads((tmp_path / "heads.json").read_text())) == ["node-0", "node-2"]
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [4, 4, 4]
+
+
+def test_a_node_that_signed_heads_and_was_given_an_earlier_version_takes_no_part(tmp_path) -> None:
+    """It could not compare what it signed; that its letter is refused is on purpose."""
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}, "budget": BASE["budget"] | {"rounds": 1, "epsilon": 2.0}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    terms = replace(terms, heads=tmp_path / "heads.json")
+    experiment.serve(post, terms, tmp_path / "one")
+    assert not (refused := as_before_heads(post.services["node-1"]))
+    result = experiment.serve(post, terms, tmp_path / "two")
+    assert result.notes[0].startswith("node-1 takes no part: A field of the letter")
+    assert refused == ["join"]
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [4, 2, 4]
+
+
+def test_a_server_of_an_earlier_version_loses_a_node_that_is_started_again_and_nothing_else(tmp_path, monkeypatch) -> None:
+    """It shows no heads, and does not ask a restarted node to join again."""
+    experiment = parse(BASE | {"privacy": {"accountant": "rdp"}})
+    post, terms = federation(tmp_path / "nodes", experiment)
+    monkeypatch.setattr("dpfl.engines.head_memory.HeadMemory.shown_to", lambda memory, name: [])
+    monkeypatch.setattr("dpfl.engines.head_memory.HeadMemory.is_doubtful", lambda memory, name: False)
+    monkeypatch.setattr("dpfl.engines.remote.JOIN_AGAIN", "a reason that it does not know")
+    at_round(post, 1, lambda: restarted(post, tmp_path / "nodes", "node-1"))
+    result = experiment.serve(post, terms, tmp_path / "run")
+    assert result.rounds == 3
+    assert [sum(events.values()) for events in spent(tmp_path / "nodes", sorted(post.services))] == [6, 2, 6]
 
 
 def test_a_server_remembers_what_the_listed_key_signed_and_nothing_else(tmp_path) -> None:

@@ -225,5 +225,9 @@ def _unknown(given: Sequence[Given], expected: Expected) -> Iterator[str]:
     strange = [f"{one.name} ({fingerprint(one.key)})" for one in given if f"{KEY_OF}{one.name}" not in expected.hashes]
     if strange:
         yield f"Whose keys signed for these nodes; compare them with their owners: {', '.join(strange)}."
+    if given:
+        yield "When the nodes signed, their limits and their versions: as they say."
+    if headless := [one.name for one in given if "ledger_head" not in one.words]:
+        yield f"What was fixed beforehand, and against whom it holds: {', '.join(headless)} signed no head of a ledger."
     if NODES_RUN not in expected.hashes:
         yield "Whether the nodes speak of this run, which the certificate does not say: give the run's folder with --run."

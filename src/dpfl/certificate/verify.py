@@ -100,8 +100,9 @@ def _without_run(certificate: Certificate, file: Path) -> list[Check]:
     """Only what the certificate says of itself, and what was sent with it."""
     formula = ", the claimed epsilon, which is of a formula" if certificate.claimed.accountant is None else ""
     words = (
-        f"Without the run's folder (--run): ledgers, debits, other runs on them, what was used, rounds, entropy, adversary, "
-        f"assumptions, versions, data, model, and whether it was issued after the last debit{formula}."
+        "Without the run's folder (--run): which clients took part and how many, the algorithm, unit, delta and budget, "
+        "ledgers, debits, other runs on them, what was used, rounds, entropy, adversary, assumptions, versions, data, model, "
+        f"and whether it was issued after the last debit{formula}."
     )
     checks = [Check("run", "not compared: give its folder with --run", unchecked=(words,))]
     sent = check_sent(file, certificate)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,8 @@ class HeadMemory:
     keys: Mapping[str, str]
     path: Path | None = None
     _heads: dict[str, HeadSet] = field(default_factory=dict)
+    _accepted: set[str] = field(default_factory=set)
+    """Signatures of heads that their node was shown and includes in a later one."""
     _changed: bool = False
 
     def __post_init__(self) -> None:
@@ -42,7 +44,12 @@ class HeadMemory:
         return list(self._heads.get(name, ()))
 
     def shown_to(self, name: str) -> list[dict[str, Any]]:
-        """What a node is shown when it is asked to join: its own heads, and the last ones of its neighbours."""
+        """What a node is shown when it is asked to join: its own heads, and the last ones of its neighbours.
+
+        Nothing where it is not known to have signed a head: nodes of earlier versions refuse a letter that shows them.
+        """
+        if not self.of(name):
+            return []
         names = list(self.keys)
         place = names.index(name)
         others = (names[place + 1 :] + names[:place])[:NEIGHBOURS]
@@ -56,8 +63,29 @@ class HeadMemory:
             with suppress(Bad):
                 self._add(head_from_words(words))
 
+    def accept(self, name: str, shown: Iterable[Mapping[str, Any]], answer: Letter) -> None:
+        """A node that was shown heads of its own and joined includes them all: its answer's head stands for them.
+
+        Args:
+            name: The node.
+            shown: What its letter showed.
+            answer: That it joined, with the head of its ledger.
+        """
+        try:
+            last = head_from_words(answer.head.get("ledger_head")).head
+        except Bad:
+            return  # of an earlier version, which compares nothing
+        for one in [one for one in self.of(name) if one.to_words() in shown and one.head.tail != last.tail]:
+            self._heads[name].remove(one)
+            self._accepted.add(one.signature)
+            self._changed = True
+
+    def is_doubtful(self, name: str) -> bool:
+        """Whether there are heads of a node of which none shows the others: it has to compare them with its ledger."""
+        return len(self.of(name)) > 1
+
     def _add(self, one: SignedHead) -> None:
-        if self.keys.get(one.head.node) == one.head.public_key:
+        if self.keys.get(one.head.node) == one.head.public_key and one.signature not in self._accepted:
             self._changed |= self._heads.setdefault(one.head.node, HeadSet()).add(one)
 
     def save(self) -> None:
@@ -67,7 +95,8 @@ class HeadMemory:
         with self._locked():
             self._read()
             nodes = {name: [one.to_words() for one in heads] for name, heads in self._heads.items()}
-            write_whole(self.path, {**self._strangers(), **nodes})
+            strangers = self._strangers()
+            write_whole(self.path, {name: [*nodes.get(name, []), *strangers.get(name, [])] for name in {**strangers, **nodes}})
         self._changed = False
 
     def _read(self) -> None:
@@ -76,9 +105,16 @@ class HeadMemory:
                 with suppress(Bad):
                     self._add(head_from_words(words))
 
-    def _strangers(self) -> dict[str, Any]:
-        """Nodes of other experiments."""
-        return {name: heads for name, heads in self._file().items() if name not in self.keys}
+    def _strangers(self) -> dict[str, list[Any]]:
+        """Nodes of other experiments, and those of the same name with another key."""
+        return {name: [words for words in heads if self._is_strange(name, words)] for name, heads in self._file().items()}
+
+    def _is_strange(self, name: str, words: Any) -> bool:
+        try:
+            head = head_from_words(words).head
+        except Bad:
+            return False
+        return name not in self.keys or (head.node == name and head.public_key != self.keys[name])
 
     def _file(self) -> dict[str, Any]:
         if self.path is None or not self.path.exists():

@@ -74,8 +74,15 @@ class Remote:
         return [replies[task.client] for task in order.tasks]
 
     def _answers(self, asked: Mapping[str, bytes]) -> dict[str, Letter | Fault]:
-        """A node that was started again joins again, where it is shown what it signed, and is then asked once more."""
-        answers = self.correspondence.ask(asked, self.seconds)
+        """A node that was started again joins again, where it is shown what it signed, and is then asked once more. One whose
+        last heads do not follow one another is shown them first: its machine may have been set back while it ran."""
+        memory = self.correspondence.memory
+        doubtful = [name for name in asked if memory and memory.is_doubtful(name)]
+        compared = self.join(doubtful) if self.join and doubtful else {}
+        fine = {name for name, one in compared.items() if is_kind(one, "joined")}
+        answers = {name: one for name, one in compared.items() if name not in fine}
+        asked = {name: letter for name, letter in asked.items() if name in fine or name not in doubtful}
+        answers |= self.correspondence.ask(asked, self.seconds)
         started = [name for name, one in answers.items() if isinstance(one, Letter) and one.head.get("reason") == JOIN_AGAIN]
         if not started or self.join is None:
             return answers

@@ -17,6 +17,7 @@ from dpfl.lazy import dp
 from dpfl.models import Layout
 from dpfl.node.charter import ANY, Charter
 from dpfl.node.held import schema_digest
+from dpfl.node.optimisers import Momentum
 from dpfl.node.proposal import Proposal
 from dpfl.node.refusals import Bad, Reason
 from dpfl.node.task import Task
@@ -91,7 +92,9 @@ class Guard:
         sizes = {name: _largest(array) for name, array in vectors.items()}
         yield any(not size <= largest for size in sizes.values()), Reason.WEIGHTS_TOO_LARGE
         if "correction" in sizes and not task.local.objective.needs_last:  # every step goes along it by the rate
-            reach = task.steps * task.local.optimiser.rate * sizes["correction"]
+            optimiser = task.local.optimiser
+            again = min(task.steps, 1 / (1 - optimiser.beta)) if isinstance(optimiser, Momentum) else 1.0
+            reach = task.steps * optimiser.rate * again * sizes["correction"]
             yield not reach <= largest, Reason.WEIGHTS_TOO_LARGE
         if layout.paid:  # numbers of a row are divided by the root of the second half
             variances = vectors["model"][layout.paid][(layout.paid.stop - layout.paid.start) // 2 :]

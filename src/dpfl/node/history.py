@@ -42,6 +42,7 @@ def begin_start(charter: Charter, ledger: Ledger, key: Ed25519PrivateKey) -> Wit
             f"{charter.folder / 'policy.toml'}"
         )
     ledger.start()
+    KnownHeads(charter.folder).forget_own()  # all of them are included: the right ledger is back
     if witness:
         witness.begin(sign_head(ledger, key))
     return witness
@@ -56,6 +57,8 @@ class History:
     _witness: Witness | None
     joined: set[str] = field(default_factory=set)
     """Runs that were joined since: whoever asks for work was there to say what it remembers."""
+    _last: SignedHead | None = None
+    """What this process signed last: its disk may be set back beneath it."""
 
     def __post_init__(self) -> None:
         self._known = KnownHeads(self.charter.folder)
@@ -65,11 +68,27 @@ class History:
         if self._known.own:
             raise Bad(Reason.ROLLED_BACK)
 
-    def refuse_unjoined(self, run: str) -> None:
+    def sign(self, ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
+        """The head of the ledger as it is now, which it has to include from now on."""
+        self._last = sign_head(ledger, key)
+        return self._last
+
+    def refuse_lost(self, ledger: Ledger, own: Collection[SignedHead] = ()) -> None:
+        """A ledger that lacks one of these heads, or what this process signed last, ends all work; on disk before it is said.
+
+        Raises:
+            Bad: The ledger lacks something.
+        """
+        if lost := missing(ledger, [*own, *([self._last] if self._last else [])]):
+            self._known.keep_own(lost)
+            raise Bad(Reason.ROLLED_BACK)
+
+    def refuse_unjoined(self, run: str, ledger: Ledger) -> None:
         """Before anything is debited: a disk is set back while a node is stopped, so that a run has to say again what it
-        remembers; and nobody else may have written to the witness."""
+        remembers; it may be set back while the node runs; and nobody else may have written to the witness."""
         if run not in self.joined:
             raise Bad(Reason.JOIN_AGAIN)
+        self.refuse_lost(ledger)
         if self._witness:
             self._witness.check()
 
@@ -90,9 +109,7 @@ class History:
         own = [one for one in heads if one.head.node == self.charter.name]
         if any(one.head.public_key != self.public_key for one in own):
             raise Bad(Reason.BAD_WORDS)
-        if lost := missing(ledger, own):
-            self._known.keep_own(lost)
-            raise Bad(Reason.ROLLED_BACK)
+        self.refuse_lost(ledger, own)
         self._known.keep_others(owner, [one for one in heads if one not in own and one.head.node in federation])
 
     def others(self, federation: Collection[str], shown: Collection[Any]) -> list[SignedHead]:

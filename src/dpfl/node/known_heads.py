@@ -14,7 +14,7 @@ from typing import Any
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.node.ledger_head import HeadSet, SignedHead, head_from_words
+from dpfl.node.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
 from dpfl.node.refusals import Bad
 
 FILE = "heads.json"
@@ -45,7 +45,7 @@ class KnownHeads:
 
     def keep_own(self, heads: Iterable[SignedHead]) -> None:
         """Heads that the ledger lacks; on disk when this returns."""
-        kept = HeadSet(most=64)
+        kept = HeadSet(most=MOST_OWN)
         for one in (*self.own, *heads):
             kept.add(one)
         self.own = list(kept)
@@ -53,8 +53,9 @@ class KnownHeads:
 
     def forget_own(self) -> None:
         """Once they are counted."""
-        self.own = []
-        self._save()
+        if self.own:
+            self.own = []
+            self._save()
 
     def keep_others(self, owner: str, heads: Iterable[SignedHead]) -> None:
         """What an owner of runs says of nodes of its own; what it brought before goes first where that is too much."""

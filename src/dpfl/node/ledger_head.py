@@ -21,11 +21,13 @@ from dpfl.node.refusals import Bad, Reason
 from dpfl.privacy import Ledger
 from dpfl.privacy.events import Event, decode, encode, gaussian, less
 from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.ledger_starts import Start, spread_starts
+from dpfl.privacy.ledger_starts import ANCHOR_DIGITS, Start, anchor_rows, spread_starts
 from dpfl.privacy.plans import bound
 from dpfl.privacy.shared_noise import least_shared
 
-FORMAT = 1
+FORMAT = 2
+"""With anchors; heads of format 1 have none."""
+MOST_ANCHORS = 256
 MOST_KINDS = 512
 """Kinds of releases that a head lists; the rest would be counted as releases without any noise."""
 MOST_STARTS = 64
@@ -36,8 +38,11 @@ MOST_HEADS = 32
 """Heads that a message shows."""
 MOST_BYTES = 1 << 18
 """Of all heads of a message together."""
-KEPT = 8
-"""Starts of one node whose heads are remembered."""
+KEPT = MOST_HEADS
+"""Heads of one node that are remembered, none of which is known to be a part of another."""
+
+MOST_OWN = 1 << 12
+"""Heads of its own that a node looks at, none of which is known to be a part of another."""
 
 Kinds = tuple[tuple[Event, str, int], ...]
 """An event, the mark of the shares of its noise (empty where it had all of it), and how many such releases."""
@@ -45,7 +50,8 @@ Kinds = tuple[tuple[Event, str, int], ...]
 
 @dataclass(frozen=True)
 class LedgerHead:
-    """What a node signs: whose ledger, its last row and seal, its starts (the latest first), and what it counts."""
+    """What a node signs: whose ledger, its last row and seal, its starts (the latest first), what it counts, and anchors: seals
+    of earlier rows, by which a head that was signed in the past is known as a part of this one."""
 
     node: str
     public_key: str
@@ -56,6 +62,7 @@ class LedgerHead:
     starts: tuple[Start, ...]
     spent: Kinds
     planned: tuple[tuple[Event, int], ...]
+    anchors: tuple[tuple[int, str], ...] = ()
 
     @property
     def tail(self) -> Tail:
@@ -74,12 +81,20 @@ class LedgerHead:
     def to_words(self) -> dict[str, Any]:
         """The head as JSON has it."""
         return {
-            "format": FORMAT, "node": self.node, "public_key": self.public_key, "unit": self.unit,
+            "format": FORMAT if self.anchors else 1, "node": self.node, "public_key": self.public_key, "unit": self.unit,
             "neighbours": self.neighbours, "rows": self.rows, "seal": self.seal,
             "starts": [[start.boot, start.name, start.end] for start in self.starts],
             "spent": [[encode(event), mark, count] for event, mark, count in self.spent],
             "planned": [[encode(event), count] for event, count in self.planned],
-        }  # fmt: skip
+        } | ({"anchors": [list(one) for one in self.anchors]} if self.anchors else {})  # fmt: skip
+
+    def shows(self, other: LedgerHead) -> bool:
+        """Whether this head alone shows that its chain went through another; those without anchors go by starts."""
+        if other.tail == self.tail:
+            return True
+        if not self.anchors:
+            return any(start.name == other.start and other.rows <= start.end for start in self.starts)
+        return dict(self.anchors).get(other.rows) == other.seal[:ANCHOR_DIGITS]
 
 
 @dataclass(frozen=True)
@@ -108,15 +123,17 @@ def sign_head(ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
         DpflError: Others write to the ledger all the time.
     """
     for _ in range(8):
-        tail, starts, (spent, planned) = ledger.tail, ledger.starts, _counts(ledger)
+        tail, starts, (spent, planned) = ledger.tail, spread_starts(ledger.starts), _counts(ledger)
+        earlier = ledger.tails_at(anchor_rows(tail.links, starts))
         if ledger.tail == tail:
             break
     else:
         raise DpflError(f"The ledger {ledger.path} changes all the time; stop whatever else writes to it.")
     account = ledger.account
     head = LedgerHead(
-        account.owner, raw(key.public_key()), account.unit, account.neighbours, tail.links, tail.seal, spread_starts(starts),
+        account.owner, raw(key.public_key()), account.unit, account.neighbours, tail.links, tail.seal, starts,
         _bounded(spent), tuple((event, count) for event, _, count in _bounded(planned)),
+        tuple((one.links, one.seal[:ANCHOR_DIGITS]) for one in earlier),
     )  # fmt: skip
     return SignedHead(head, sign(head.to_words(), key))
 
@@ -148,9 +165,14 @@ def head_from_words(given: Any) -> SignedHead:
     if type(given) is not dict or given.keys() != {"head", "signature"}:
         refuse()
     words = given["head"]
-    if type(words) is not dict or words.keys() != {"format", *FORMS} or words["format"] != FORMAT:
+    if type(words) is not dict or type(words.get("format")) is not int or words["format"] not in (1, FORMAT):
         refuse()
-    head = LedgerHead(**{name: form(words[name]) for name, form in FORMS.items()})
+    forms = FORMS if words["format"] == FORMAT else {name: form for name, form in FORMS.items() if name != "anchors"}
+    if words.keys() != {"format", *forms}:
+        refuse()
+    head = LedgerHead(**{name: form(words[name]) for name, form in forms.items()})
+    if (words["format"] == FORMAT) != bool(head.anchors) or any(row >= head.rows for row, _ in head.anchors):
+        refuse()
     if head.starts and head.starts[0].end != head.rows:
         refuse()
     signature = given["signature"]
@@ -159,17 +181,20 @@ def head_from_words(given: Any) -> SignedHead:
     return SignedHead(head, signature)
 
 
-def check_in_statement(words: Mapping[str, Any]) -> None:
+def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
     """The head of a statement, where it has one, is of the same node and counts the same releases.
 
     Args:
         words: What the statement says; statements of earlier versions have no head.
 
+    Returns:
+        The head, if it lists every kind of release.
+
     Raises:
         DpflError: The head says something else.
     """
     if "ledger_head" not in words:
-        return
+        return None
     try:
         head = head_from_words(words["ledger_head"]).head
     except Bad:
@@ -177,10 +202,13 @@ def check_in_statement(words: Mapping[str, Any]) -> None:
     spent: Counter[str] = Counter()
     for event, _, count in head.spent:
         spent[encode(event)] += count
-    said = (words["node"], words["public_key"], words["ledger"]["rows"], words["ledger"]["seal"])
-    whole_list = len(head.spent) <= MOST_KINDS
-    if (head.node, head.public_key, head.rows, head.seal) != said or (whole_list and spent != words["releases"]):
+    at, names = words["ledger"], ("node", "public_key", "unit", "neighbours")
+    said = (*(words[name] for name in names), at["rows"], at["seal"])
+    whole_list = max(len(head.spent), len(head.planned)) <= MOST_KINDS
+    own = (head.node, head.public_key, head.unit, head.neighbours, head.rows, head.seal)
+    if own != said or (whole_list and spent != words["releases"]):
         raise DpflError(f"The head in the statement of {words['node']!r} counts something else than the statement.")
+    return head if whole_list else None
 
 
 def heads_from_words(given: Any) -> tuple[SignedHead, ...]:
@@ -243,6 +271,12 @@ def _start(value: Any) -> Start:
     return Start(whole(value[0]), _digits(16)(value[1]), whole(value[2]))
 
 
+def _anchor(value: Any) -> tuple[int, str]:
+    if type(value) is not list or len(value) != 2:
+        refuse()
+    return whole(value[0]), _digits(ANCHOR_DIGITS)(value[1])
+
+
 def _event(value: Any) -> Event:
     if type(value) is not str or len(value) > MOST_LINE:
         refuse()
@@ -268,33 +302,33 @@ def _plan(value: Any) -> tuple[Event, int]:
 FORMS: Mapping[str, Form] = {
     "node": text, "public_key": _digits(64), "unit": text, "neighbours": text, "rows": whole,
     "seal": _digits(64), "starts": listed(_start, MOST_STARTS), "spent": listed(_kind, MOST_KINDS + 1),
-    "planned": listed(_plan, MOST_KINDS + 1),
+    "planned": listed(_plan, MOST_KINDS + 1), "anchors": listed(_anchor, MOST_ANCHORS),
 }  # fmt: skip
 
 
 @dataclass
 class HeadSet:
-    """Heads of one node: of each of its latest starts the furthest. One start writes one chain, so that the furthest head of it
-    counts what the others do; heads of different starts may be of copies that went different ways."""
+    """Heads of one node, none of which shows another: the chains that went different ways, as far as anybody can tell."""
 
-    heads: dict[str, SignedHead] = field(default_factory=dict)
+    heads: list[SignedHead] = field(default_factory=list)
     most: int = KEPT
-    """Starts; the earliest go first."""
+    """The earliest go first."""
 
     def add(self, one: SignedHead) -> bool:
         """Whether it says anything new."""
-        name = one.head.start or one.head.seal
-        known = self.heads.get(name)
-        if known and known.head.rows >= one.head.rows:
+        if any(known.head.shows(one.head) for known in self.heads):
             return False
-        self.heads[name] = one
-        for oldest in sorted(self.heads, key=lambda name: _age(self.heads[name]))[: -self.most]:
-            del self.heads[oldest]
-        return name in self.heads
+        self.heads = [known for known in self.heads if not one.head.shows(known.head)]
+        self.heads = sorted([*self.heads, one], key=_age)[-self.most :]
+        return one in self.heads
+
+    def remove(self, one: SignedHead) -> None:
+        """Once it is known to be a part of another."""
+        self.heads = [known for known in self.heads if known.head.tail != one.head.tail]
 
     def __iter__(self) -> Iterator[SignedHead]:
         """The latest first."""
-        return iter(sorted(self.heads.values(), key=_age, reverse=True))
+        return iter(sorted(self.heads, key=_age, reverse=True))
 
     def __len__(self) -> int:
         return len(self.heads)

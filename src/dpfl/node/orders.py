@@ -73,27 +73,31 @@ class Orders:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._create()
         except (OSError, sqlite3.Error) as error:
-            raise DpflError(
-                f"The orders {self._path} cannot be used ({error}); bring them back from a copy, or move them away: runs that "
-                "the ledger knows are then over for this node."
-            ) from error
+            raise _unusable(self._path, error) from error
 
     @classmethod
     def seen_in(cls, folder: Path) -> Tail:
         """How far the ledger had come by the orders of a folder; nothing is made where there are none."""
-        if not (folder / "orders.sqlite").exists():
-            return Tail()
-        with closing(cls(folder)) as orders:
-            return orders.seen
+        found = cls._asked(folder, "SELECT links, seal FROM seen")
+        return Tail(*found[0]) if found else Tail()
 
     @classmethod
     def counts_in(cls, folder: Path) -> dict[Event, int]:
         """Releases that the orders of a folder asked for, each once."""
-        if not (folder / "orders.sqlite").exists():
-            return {}
-        with closing(cls(folder)) as orders:
-            query = "SELECT event, SUM(count) FROM orders WHERE event != '' GROUP BY event"
-            return {decode(line): int(count) for line, count in orders._connection.execute(query)}
+        query = "SELECT event, SUM(count) FROM orders WHERE event != '' GROUP BY event"
+        return {decode(line): int(count) for line, count in cls._asked(folder, query)}
+
+    @staticmethod
+    def _asked(folder: Path, query: str) -> list[Any]:
+        """Read and nothing else: a node may be at work there. Nothing where there are no orders."""
+        path = folder / "orders.sqlite"
+        if not path.exists():
+            return []
+        try:
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+                return connection.execute(query).fetchall()
+        except sqlite3.Error as error:
+            raise _unusable(path, error) from error
 
     @staticmethod
     def put_away(folder: Path) -> None:
@@ -228,3 +232,10 @@ class Orders:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _unusable(path: Path, error: Exception) -> DpflError:
+    return DpflError(
+        f"The orders {path} cannot be used ({error}); bring them back from a copy, or move them away: runs that the ledger "
+        "knows are then over for this node."
+    )

@@ -23,17 +23,20 @@ from dpfl.node.charter import Charter
 from dpfl.node.folder import open_own
 from dpfl.node.journal import KEPT as OLDER_LOGS
 from dpfl.node.known_heads import KnownHeads
-from dpfl.node.ledger_head import HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
+from dpfl.node.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
 from dpfl.node.orders import Orders
 from dpfl.node.refusals import Bad
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import Event, Spent, add, add_all, at_least, decode, less
+from dpfl.privacy.events import Event, Spent, add, at_least, decode, less
 from dpfl.privacy.ledger import Account, refuse_kinds
+from dpfl.privacy.ledger_chain import Tail
 from dpfl.privacy.ledger_file import remove_database
-from dpfl.privacy.ledger_starts import OWN, common_rows, taken_over
+from dpfl.privacy.ledger_starts import ANCHOR_DIGITS, OWN, Start, anchored, common_rows, taken_over
 from dpfl.privacy.ledgers import ledger_path
 
+AT_ONCE = 500
+"""Rows of a ledger that are asked for together."""
 DEEPEST = 6
 """Levels of a JSON file that are searched for what a node signed."""
 
@@ -52,7 +55,7 @@ def own_heads(charter: Charter, public_key: str, files: Sequence[Path] = ()) -> 
     Raises:
         DpflError: A file cannot be read, or the witness holds something else.
     """
-    found = HeadSet(most=64)
+    found = HeadSet(most=MOST_OWN)
     for one in _all_heads(charter, public_key, files):
         if (one.head.node, one.head.public_key) == (charter.name, public_key):
             found.add(one)
@@ -112,12 +115,16 @@ def _of_statement(given: dict[str, Any], public_key: str) -> SignedHead | None:
 
 def missing(ledger: Ledger, heads: Iterable[SignedHead]) -> list[SignedHead]:
     """Those heads that the ledger does not include."""
-    return [one for one in heads if not ledger.includes(one.head.tail, one.head.start)]
+    return [one for one in heads if not _includes(ledger, one.head)]
+
+
+def _includes(ledger: Ledger, head: LedgerHead) -> bool:
+    return ledger.includes(head.tail, head.start, dict(head.anchors))
 
 
 def refuse_missing(charter: Charter, ledger: Ledger, heads: Iterable[SignedHead]) -> None:
-    """One sentence where the ledger lacks what the node signed."""
-    if missing(ledger, heads):
+    """One sentence where the ledger lacks what the node signed, or what its own orders and log tell of."""
+    if missing(ledger, heads) or not ledger.holds(Orders.seen_in(charter.folder)) or _unlogged(ledger, charter.folder):
         raise DpflError(
             f"The ledger {ledger.path} is older than what was spent since, or is a copy of one that went another way: it lacks "
             f"releases that this node signed. Stop every copy but one, then count them with: dpfl ledger reconcile "
@@ -189,8 +196,10 @@ def reconcile(charter: Charter, key: Ed25519PrivateKey, data: Federation, files:
         remove_database(at)
     with closing(open_own(charter, data, at)) as ledger:
         before, lost = ledger.spent(), missing(ledger, heads)
-        if needed := gone or bool(lost) or not ledger.holds(Orders.seen_in(charter.folder)):
-            _add_all(ledger, lost, at_least(_logged(charter.folder), Orders.counts_in(charter.folder)))
+        ahead = not ledger.holds(Orders.seen_in(charter.folder)) or bool(_unlogged(ledger, charter.folder))
+        if needed := gone or bool(lost) or ahead:
+            logged = _log_lines(charter.folder)
+            _add_all(ledger, lost, at_least(_total(logged), Orders.counts_in(charter.folder)), logged)
         added = less(ledger.spent(), before)
         if charter.witness and not charter.witness.exists():
             Witness(charter.witness, raw(key.public_key())).begin(sign_head(ledger, key))
@@ -198,43 +207,99 @@ def reconcile(charter: Charter, key: Ed25519PrivateKey, data: Federation, files:
         at.replace(path)  # a ledger appears with all that it counts, or not at all
     if needed:
         Orders.put_away(charter.folder)
-        KnownHeads(charter.folder).forget_own()
+    KnownHeads(charter.folder).forget_own()
     return Reconciled(path, before, added, len(lost))
 
 
-def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: Spent) -> None:
+def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: Spent, logged: Sequence[Logged] = ()) -> None:
     """All that was signed; and what log and orders tell of beyond that, which nobody signed."""
     ledger.start(max((one.head.boot for one in lost), default=0))
     for one in lost:
-        _add(ledger, one)
-    if rest := less(told, ledger.spent()):
+        _add(ledger, one.head)
+    unsigned = _missing_lines(ledger, logged)
+    if rest := at_least(less(told, ledger.spent()), _total(unsigned)):
         ledger.add_spent(f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {})
+    for last in {one.start: one for one in sorted(unsigned, key=lambda one: one.tail.links)}.values():
+        ledger.note(taken_over(last.tail.seal, (Start(1, last.start, last.tail.links),)))
 
 
-def _add(ledger: Ledger, one: SignedHead) -> None:
+def _add(ledger: Ledger, head: LedgerHead) -> None:
     """What that chain counts beyond the rows that it shares with this one."""
-    head = one.head
-    if ledger.includes(head.tail, head.start):
+    if _includes(ledger, head):
         return  # as a part of another that was added
-    refuse_kinds(ledger.path, ledger.account, Account(head.node, head.unit, head.neighbours))
-    known = ledger.spent_until(common_rows(ledger.starts, head.starts))
+    _refuse_other_kind(ledger, head)
+    known = ledger.spent_until(_shared_rows(ledger, head))
     rest: dict[tuple[Event, str], int] = {}
     for event, mark, count in sorted(head.spent, key=lambda kind: bool(kind[1])):
         shared = min(known.get(event, 0), count)
         known = add(known, event, -shared)
         if count > shared:
             rest[event, mark] = count - shared
+    ledger.note(anchored(head.seal, dict(head.anchors)))
     ledger.add_spent(taken_over(head.seal, head.starts), rest, dict(head.planned))
 
 
-def _logged(folder: Path) -> Spent:
-    """Releases that the node's log tells of."""
-    told: Spent = {}
-    for path in folder.glob("node.log*"):
+def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
+    """Rows that both chains have for certain: up to an anchor of the head, or to the row of a start."""
+    anchors = dict(head.anchors)
+    passed = [one.links for one in ledger.tails_at(list(anchors)) if one.seal[:ANCHOR_DIGITS] == anchors[one.links]]
+    return max([common_rows(ledger.starts, head.starts), *passed])
+
+
+def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
+    """A node that changed its unit or neighbours under one key cannot add up what it signed before."""
+    found, signed_for = ledger.account, Account(head.node, head.unit, head.neighbours)
+    try:
+        refuse_kinds(ledger.path, found, signed_for)
+    except DpflError:
+        raise DpflError(
+            f"This node signed releases for one {head.unit} (neighbours: {head.neighbours}), and its ledger {ledger.path} "
+            f"counts for one {found.unit} (neighbours: {found.neighbours}): they cannot be added up. Bring back the policy and "
+            "the ledger of before; for another unit set up a node with a name and a key of its own, and lower its limits by "
+            "what was spent."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A line of the node's log that tells of releases: what was made, and where the ledger's chain ended then."""
+
+    event: Event
+    count: int
+    tail: Tail
+    """Empty in logs of earlier versions."""
+    start: str
+
+
+def _log_lines(folder: Path) -> list[Logged]:
+    """Every line of the logs that tells of releases, as they were written; whatever else stands there is left out."""
+    found: list[Logged] = []
+    for path in sorted(folder.glob("node.log*"), reverse=True):
         for line in path.read_text(errors="replace").splitlines():
             try:
                 words = json.loads(line)
-                told = add_all(told, {decode(words["release"]): int(words["count"])})
-            except (ValueError, KeyError, TypeError, RecursionError, DpflError):
+                row, seal, start = words.get("ledger") or (0, "", "")
+                found.append(Logged(decode(words["release"]), int(words["count"]), Tail(int(row), str(seal)), str(start)))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DpflError):
                 continue
-    return told
+    return found
+
+
+def _missing_lines(ledger: Ledger, logged: Iterable[Logged]) -> list[Logged]:
+    """Lines of releases that the ledger does not include, by where its chain ended then."""
+    rows = sorted({one.tail.links for one in logged if one.tail.links})
+    passed = {tail for first in range(0, len(rows), AT_ONCE) for tail in ledger.tails_at(rows[first : first + AT_ONCE])}
+    beside = [one for one in logged if one.tail.links and one.tail not in passed]
+    return [one for one in beside if not ledger.includes(one.tail, one.start)]
+
+
+def _unlogged(ledger: Ledger, folder: Path) -> list[Logged]:
+    """The last line of the log, if the ledger lacks what it tells of."""
+    return _missing_lines(ledger, [one for one in _log_lines(folder) if one.tail.links][-1:])
+
+
+def _total(lines: Iterable[Logged]) -> Spent:
+    total: Spent = {}
+    for one in lines:
+        total = add(total, one.event, one.count)
+    return total

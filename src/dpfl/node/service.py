@@ -30,7 +30,7 @@ from dpfl.node.guard import Guard, allowed, room
 from dpfl.node.held import held, schema_digest
 from dpfl.node.history import History, begin_start
 from dpfl.node.journal import Journal
-from dpfl.node.ledger_head import fitting, sign_head
+from dpfl.node.ledger_head import SignedHead, fitting
 from dpfl.node.letters import Letter
 from dpfl.node.node import Node
 from dpfl.node.orders import Order, Orders, Run
@@ -172,7 +172,7 @@ class Service:
             if known is None and ledger.spent_of(Share(self.charter.limit, run=run)):
                 raise Bad(Reason.WRONG_RUN)  # the orders of that run are lost, so it is over
             left = room(ledger, run, proposal, self.charter.limit, shares_of(self.charter, run, proposal))
-            signed = sign_head(ledger, self._key)
+            signed = self._history.sign(ledger, self._key)
         if proposal.events and not left:
             raise Bad(Reason.OVER_BUDGET)
         if known is None:
@@ -210,7 +210,7 @@ class Service:
         self._guard.check_vectors(task, letter.arrays, node.model.layout)
         at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.shares else None
         self._check_disk(letter.arrays)
-        self._history.refuse_unjoined(order.run)
+        self._history.refuse_unjoined(order.run, node.ledger(proposal.client))
         if paid := cost(task, size):
             order = replace(order, event=paid[0], count=paid[1])
             task = replace(task, horizon=self._planned(node, order, proposal))
@@ -269,21 +269,21 @@ class Service:
         if reply.refused:
             self._orders.take_back(order)
             raise Bad(Reason.OVER_BUDGET)
-        signed = sign_head(node.ledger(task.client), self._key)
-        answer, outcome = self._answered(reply, order, head, at, signed.to_words())
+        signed = self._history.sign(node.ledger(task.client), self._key)
+        answer, outcome = self._answered(reply, order, head, at, signed)
         self._history.witness(signed)
         self._orders.keep(order, answer)
         if order.event is not None:
             self._orders.see(signed.head.tail)
-        self._tell(outcome, order, answer, time.monotonic() - start)
+        self._tell(outcome, order, answer, time.monotonic() - start, signed)
         return answer
 
     def _answered(
-        self, reply: Reply, order: Order, head: Mapping[str, str], at: At | None, signed: Mapping[str, Any]
+        self, reply: Reply, order: Order, head: Mapping[str, str], at: At | None, signed: SignedHead
     ) -> tuple[bytes, str]:  # fmt: skip
         """A release, or a fixed word in its place; what is not finite is not sent, nor numbers of a sum without their masks.
         With it goes the head of the ledger, in which it is paid for."""
-        own = {"ledger_head": signed}
+        own = {"ledger_head": signed.to_words()}
         try:
             if reply.failed or (at is None) != (reply.numbers is None):
                 raise Bad(Reason.DIVERGED if reply.diverged else Reason.FAILED)
@@ -297,16 +297,18 @@ class Service:
             words = {"kind": "refused", "reason": str(reason), "sentence": SENTENCES[reason], **own}
             return self._letter(head, order.letter, words), str(reason)
 
-    def _tell(self, outcome: str, order: Order, answer: bytes, seconds: float) -> None:
+    def _tell(self, outcome: str, order: Order, answer: bytes, seconds: float, signed: SignedHead) -> None:
         counted = {outcome: 1, "releases": order.count, "seconds": seconds, "bytes": len(answer)}
         self.counts.update(counted)  # type: ignore[arg-type]
-        spent = {"release": encode(order.event), "count": order.count} if order.event is not None else {}
+        head, spent = signed.head, {}
+        if order.event is not None:
+            spent = {"release": encode(order.event), "count": order.count, "ledger": [head.rows, head.seal, head.start]}
         told = {"run": order.run, "order": order.name, **spent, "bytes": len(answer), "seconds": round(seconds, 3)}
         self._journal.write(outcome, **told)
 
     def _node(self, run: str, proposal: Proposal, size: int) -> Node:
         """One run's at a time is in memory."""
-        if self._at is None or self._at[0] != run:
+        if self._at is None or self._at[0] != run or not self._at[1].ledger(proposal.client).is_in_place:
             if self._at:
                 self._at[1].close()
             self._at = None

@@ -5,22 +5,31 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
 from dpfl.keys import raw, sign, signed
-from dpfl.node.ledger_head import check_in_statement, sign_head
+from dpfl.node.ledger_head import LedgerHead, check_in_statement, sign_head
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.events import Spent, decode, encode
+from dpfl.privacy.accountant import Accountant
+from dpfl.privacy.calibrate import check_target
+from dpfl.privacy.events import Spent, add, decode, encode
 from dpfl.privacy.limit import Limit, Share
 from dpfl.privacy.plans import bound
 from dpfl.privacy.shared_noise import least_shared
 from dpfl.privacy.statement import figure
 
 FORMAT = 1
+WORDS = {
+    "format", "node", "public_key", "unit", "neighbours", "delta", "accountant", "limit", "proven", "spent", "releases",
+    "adversary", "arithmetic", "run", "ledger", "ledger_head", "at", "version",
+}  # fmt: skip
+"""All that a statement says; earlier versions left some of it out."""
+LAST_DIGIT = 2e-6
+"""By which figures of two machines may differ."""
 ARITHMETIC = "exact"
 """Nodes know no other: a unit's numbers do not depend on who else is in a batch (docs/privacy.md, "Float arithmetic")."""
 EVERYBODY = "the server, other clients and the public, who may see all that left this node"
@@ -65,25 +74,44 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
     words = given.get("statement")
     if not isinstance(words, Mapping) or words.get("format") != FORMAT:
         raise DpflError("This is not a node's statement of this version.")
+    if odd := words.keys() - WORDS:
+        raise DpflError(f"The statement of {words.get('node')!r} says what no node says: {', '.join(sorted(map(str, odd)))}.")
     if words.get("public_key") != public_key or not signed(words, str(given.get("signature")), public_key):
         raise DpflError(f"The statement of {words.get('node')!r} is not signed by its key, or was changed.")
     by = accountant(words["accountant"])
+    check_target(1.0, words["delta"])
     for part in (words, words["run"] or {"spent": figure(0.0), "releases": {}}):
         spent = {decode(line): int(count) for line, count in part["releases"].items()}
         if figure(by.epsilon(spent, words["delta"])) != part["spent"]:
             raise DpflError(f"The epsilon in the statement of {words['node']!r} is not that of its releases.")
     if not all(isinstance(part["adversary"], str) for part in (words, words["run"] or words)):
         raise DpflError(f"The statement of {words['node']!r} does not say against whom it holds.")
-    check_in_statement(words)
     if _number(words["proven"]) < _number(words["spent"]):
         raise DpflError(f"The statement of {words['node']!r} proves less than was spent.")
+    if head := check_in_statement(words):
+        _check_by_head(words, head, by)
     return words
+
+
+def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -> None:
+    """What was fixed beforehand is proven, up to the owner's limit; and shares of noise protect against fewer."""
+    planned: Spent = {}
+    for event, count in (*((event, count) for event, _, count in head.spent), *head.planned):
+        planned = add(planned, event, count)
+    if _number(words["proven"]) + LAST_DIGIT < min(by.epsilon(planned, words["delta"]), float(words["limit"])):
+        raise DpflError(f"The statement of {words['node']!r} proves less than its runs fixed beforehand.")
+    if words["adversary"] != _against(mark for _, mark, _ in head.spent):
+        raise DpflError(f"The statement of {words['node']!r} holds against others than it says: {words['adversary']}.")
 
 
 def _adversary(ledger: Ledger, run: str = "") -> str:
     """Against whom all that was released holds, or all for one run: who sees it, or only sums that it is in."""
     names = [release for of, release, *_ in ledger.debits() if run in ("", of)]
-    shared = least_shared(name.split("/")[1] for name in names if "/" in name)
+    return _against(name.split("/")[1] for name in names if "/" in name)
+
+
+def _against(marks: Iterable[str]) -> str:
+    shared = least_shared(marks)
     return shared.adversary if shared else EVERYBODY
 
 

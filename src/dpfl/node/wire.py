@@ -74,6 +74,15 @@ def number(value: Any) -> float:
     return value if type(value) in (int, float) and -LARGEST <= value <= LARGEST else refuse()
 
 
+def share(value: Any) -> float:
+    """Of what an optimiser keeps from step to step: with all of it or more, steps grow without bound."""
+    return value if 0 <= number(value) < 1 else refuse()
+
+
+def positive(value: Any) -> float:
+    return value if number(value) > 0 else refuse()
+
+
 def text(value: Any) -> str:
     return value if type(value) is str and len(value) <= MOST_TEXT and value.isprintable() else refuse()
 
@@ -130,9 +139,9 @@ LEVEL = {"level": number}
 HAAR = {"weights": text, "by_layer": truth, "energies": listed(number), "ends": listed(whole(1))}
 OPTIMISERS = _parts(
     (SGD, RATE),
-    (Momentum, {**RATE, "beta": number}),
-    (Adam, {**RATE, "beta1": number, "beta2": number, "epsilon": number}),
-    (AdaGrad, {**RATE, "epsilon": number}),
+    (Momentum, {**RATE, "beta": share}),
+    (Adam, {**RATE, "beta1": share, "beta2": share, "epsilon": positive}),
+    (AdaGrad, {**RATE, "epsilon": positive}),
 )
 OBJECTIVES = _parts(
     (CrossEntropy, {}),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.node.ledger_head import HeadSet, SignedHead, head_from_words
+from dpfl.node.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
 from dpfl.node.refusals import Bad, Reason
 
 NOTE = "node/witness"
@@ -33,7 +33,7 @@ class Witness:
         Raises:
             DpflError: The file cannot be read, or holds something else.
         """
-        found = HeadSet(most=64)
+        found = HeadSet(most=MOST_OWN)
         if not self.path.exists():
             return found
         try:

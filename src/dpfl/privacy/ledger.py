@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -18,9 +18,9 @@ from dpfl.privacy.accountant import accountant
 from dpfl.privacy.calibrate import MOST
 from dpfl.privacy.events import REPLACE, Event, Spent, add, add_all, decode, encode, neighbours_of
 from dpfl.privacy.ledger_account import END, Account, limit_row, limits_since_the_first_debit, mark_of, read_plans, refuse_kinds
-from dpfl.privacy.ledger_chain import Tail, Value, append, check, passes
+from dpfl.privacy.ledger_chain import Tail, Value, append, check, passes, tails_at
 from dpfl.privacy.ledger_file import check_form, connect, connect_to_read, create, unusable
-from dpfl.privacy.ledger_starts import Start, is_taken_over, new_start, read_starts, runs_before
+from dpfl.privacy.ledger_starts import Anchors, Start, is_taken_over, new_start, read_starts, runs_before
 from dpfl.privacy.limit import Limit, Share
 
 __all__ = ["END", "Account", "Ledger", "Limit", "Refused", "refuse_kinds"]
@@ -52,6 +52,7 @@ class Ledger:
         self._held: _Held | None = None
         with self._errors():
             try:
+                self._file = _file(path)
                 check_form(path, connection)
                 connection.execute("BEGIN")
                 self._look()
@@ -217,10 +218,20 @@ class Ledger:
         with self._errors():
             return read_starts(self._connection, self.tail.links)
 
-    def includes(self, tail: Tail, start: str = "") -> bool:
+    def includes(self, tail: Tail, start: str = "", anchors: Anchors | None = None) -> bool:
         """Whether all that was spent up to there is counted here: in its chain, or in one that was reconciled with it."""
         with self._errors():
-            return self.holds(tail) or is_taken_over(self._connection, tail.seal, tail.links, start)
+            return self.holds(tail) or is_taken_over(self._connection, tail, start, anchors or {})
+
+    def tails_at(self, rows: Collection[int]) -> list[Tail]:
+        """Where its chain went through, at these rows."""
+        with self._errors():
+            return tails_at(self._connection, rows)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file of its path is still the one that is open here: a backup may have taken its place."""
+        return _file(self.path) == self._file
 
     def note(self, name: str) -> bool:
         """Write down a row of the node's own, once; whether it was there."""
@@ -402,6 +413,15 @@ class Ledger:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file is at a path, whatever it is called."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _there(path: Path) -> Path:

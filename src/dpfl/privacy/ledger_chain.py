@@ -7,6 +7,7 @@ row is the account.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -73,6 +74,13 @@ def passes(connection: sqlite3.Connection, tail: Tail) -> bool:
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
     found = connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
     return not tail.links or found == (tail.seal,)
+
+
+def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[Tail]:
+    """Where the chain went through, at these rows, in their order."""
+    tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
+    query = f"SELECT link, seal FROM ({tables}) WHERE link IN ({', '.join('?' * len(links))}) ORDER BY link"
+    return [Tail(*row) for row in connection.execute(query, tuple(links))]
 
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, tuple[Value, ...]]]:

@@ -64,27 +64,31 @@ class Joining:
 
     def __call__(self, names: Collection[str]) -> dict[str, Letter | Fault]:
         """The answers of those that answered. A head of a node that only another node remembered is shown to it as well."""
-        shown = {name: {one.head.start for one in self.memory.of(name)} for name in names}
+        shown = {name: {one.signature for one in self.memory.of(name)} for name in names}
         answers = self._ask(names)
         late = [name for name, answer in answers.items() if self._more(name, shown[name], answer)]
         return answers | self._ask(late) if late else answers
 
     def _ask(self, names: Collection[str]) -> dict[str, Letter | Fault]:
         places = list(self.memory.keys)
-        asked = {}
-        for name in names:
-            heads = self.memory.shown_to(name)
+        asked, shown = {}, {name: self.memory.shown_to(name) for name in names}
+        for name, heads in shown.items():
             words = {"proposal": self.proposal(places.index(name)).to_words()} | ({"heads": heads} if heads else {})
             asked[name] = self.correspondence.letter(name, "join", "join", words)
-        return self.correspondence.ask(asked, self.seconds)
+        answers = self.correspondence.ask(asked, self.seconds)
+        for name, answer in answers.items():
+            if isinstance(answer, Letter) and is_kind(answer, "joined"):
+                self.memory.accept(name, shown[name], answer)
+        self.memory.save()
+        return answers
 
     def _more(self, name: str, shown: set[str], answer: Letter | Fault) -> bool:
-        """Whether there is a head of a start that the node was not shown, and that is not the one that answered."""
+        """Whether there is a head that the node was not shown, and that is not the one that answered."""
         if not is_kind(answer, "joined") or not isinstance(answer, Letter):
             return False
         with suppress(Bad):
-            shown = shown | {head_from_words(answer.head.get("ledger_head")).head.start}
-        return any(one.head.start not in shown for one in self.memory.of(name))
+            shown = shown | {head_from_words(answer.head.get("ledger_head")).signature}
+        return any(one.signature not in shown for one in self.memory.of(name))
 
 
 @dataclass(frozen=True)
