@@ -8,6 +8,7 @@ hold in floats (docs/privacy.md, "Float arithmetic"): a unit's gradient has the 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -29,7 +30,7 @@ from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.row_sizes import Invariant, Sizes, Unpadded, pad, padded_chunks
 from dpfl.privacy.clip import MARGIN
-from dpfl.privacy.rounding import DOUBLE, TERMS, gamma
+from dpfl.privacy.rounding import COVER, DOUBLE, TERMS, gamma
 
 _log = logging.getLogger("dpfl")
 
@@ -153,6 +154,18 @@ class ClippedGradients:
             try:
                 return self._sum(x, y, factors, sizes)
             except Unsupported as reason:  # all of the batch again: a unit's bits must not depend on who came before it
+                self._pass = self._next_way(reason)
+
+    @torch.no_grad()
+    def largest_batch(self, x: Tensor, y: Tensor, persons: bool) -> float:
+        """How many units a batch may have: by the form of samples and labels alone, so that a refusal tells of no data."""
+        if persons:
+            return most_units(1 / COVER)
+        while True:
+            try:
+                gradients = self._pass(x.new_zeros(1, *x.shape[1:]), y.new_zeros(1, *y.shape[1:]))[1]
+                return most_units(max(gradient.amplifies for gradient in gradients))
+            except Unsupported as reason:
                 self._pass = self._next_way(reason)
 
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
@@ -328,10 +341,15 @@ class ClippedGradients:
 def most_units(amplifies: float) -> float:
     """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
 
+    A product of a chunk is wrong by gamma_1024 of the summed length of its terms. The sums of chunks, of which there are as many
+    as units where each is computed alone, are added one by one: gamma_B of the length of all B units. So B is the root of
+    2 B (gamma_1024 a + gamma_B) = MARGIN / 2.
+
     Args:
-        amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
+        amplifies: A bound a on the summed length of a clipped unit's terms over the clip norm.
     """
-    return MARGIN / 2 / (2 * gamma(2 * TERMS, DOUBLE) * amplifies)
+    product, addition = gamma(2 * TERMS, DOUBLE) * amplifies, DOUBLE * (1 + 2.0**-20)
+    return (math.sqrt(product**2 + addition * MARGIN) - product) / (2 * addition)
 
 
 def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:
