@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
+from dpfl.gradients import clipped as clipped_module
 from dpfl.models import FlatModel, from_module
+from dpfl.node import node as node_module
 from dpfl.node.node import Node
 from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.node.optimisers import SGD
@@ -580,3 +582,26 @@ def test_a_node_says_how_units_were_computed(tmp_path: Path) -> None:
         node.work(PRIVATE, start())
         assert node.arithmetic.startswith(arithmetic)
         node.close()
+
+
+def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is debited or drawn: else a refusal would tell a server how many units there are."""
+    for module in (node_module, clipped_module):
+        monkeypatch.setattr(module, "most_units", lambda _: 29.5)
+    task = replace(PRIVATE, samples=replace(SAMPLES, sampling=All()))
+    for units in (29, 30):
+        where = site(tmp_path / str(units), clients=(torch.arange(30), torch.arange(60 - units, 60)))
+        with pytest.raises(DpflError, match="By the declared size, a batch may have 30 units, of which 30 can"):
+            work(where, task)
+        assert not list((tmp_path / str(units)).glob("*"))
+        assert (
+            work(replace(where, declared=(29, 29), clients=(torch.arange(30), torch.arange(31, 60))), task).update is not None
+        )
+
+
+def test_a_batch_of_most_models_may_be_larger_than_one_of_cancelling_products(tmp_path: Path) -> None:
+    node = Node(site(tmp_path))
+    found = node._clipped(SAMPLES)
+    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=False) > 180_000
+    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=True) < 17_000
+    node.close()

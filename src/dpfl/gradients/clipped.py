@@ -341,8 +341,8 @@ class ClippedGradients:
 def most_units(amplifies: float) -> float:
     """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
 
-    A product of a chunk is wrong by gamma_1024 of the summed length of its terms. The sums of chunks, of which there are as many
-    as units where each is computed alone, are added one by one: gamma_B of the length of all B units. So B is the root of
+    A product of a chunk is wrong by gamma_1024 of the summed length of its terms. The sums of chunks are added one by one, and
+    there are as many as units where each is computed alone: gamma_B of the length of all B units. So B is the root of
     2 B (gamma_1024 a + gamma_B) = MARGIN / 2.
 
     Args:
