@@ -1,11 +1,14 @@
 """Chunks in which a row has the same bits in every batch; features and metrics take them."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from dpfl.gradients.chunks import SelfTest
 from dpfl.models import FlatModel
+from dpfl.models.catalog import feature_map, scattering_linear
 from dpfl.models.patches import patch_features
 from dpfl.models.row_sizes import GRAINS, Invariant, RowFunction, Unpadded, checksum, pad, padded_chunks
 from dpfl.models.scattering import scattering_features
@@ -101,3 +104,14 @@ def test_the_self_test_finds_what_depends_on_one_place() -> None:
         test = SelfTest(model, lambda x, y, rows, model=model: [model.module(x)], "scores", torch.zeros(1, 9), torch.zeros(1))
         passed = [test.reference(rows, 1) is not None for rows in (32, 64, 96)]
         assert any(passed) == invariant
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e30, 1e-42])
+def test_features_are_the_same_beside_images_that_are_not_finite(value: float) -> None:
+    features = feature_map(scattering_linear(), (1, 16, 16))
+    assert features is not None
+    images = torch.rand(9, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+    beside = images.clone()
+    beside[::3] = value
+    kept = torch.arange(9) % 3 > 0
+    assert torch.equal(features(beside)[kept], features(images)[kept])

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.data.names import client_names
+from dpfl.data.units import Units
 from dpfl.errors import DpflError
+from dpfl.gradients import clipped as clipped_module
 from dpfl.models import FlatModel, from_module
+from dpfl.node import node as node_module
+from dpfl.node.holdings import Holdings, Questioned
 from dpfl.node.node import Node
 from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.node.optimisers import SGD
@@ -35,8 +39,10 @@ from dpfl.privacy import (
     accountant,
 )
 from dpfl.privacy.clip import Model
+from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledgers import Ledgers, ledger_path
+from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
 from dpfl.tasks import MultiClass
@@ -580,3 +586,48 @@ def test_a_node_says_how_units_were_computed(tmp_path: Path) -> None:
         node.work(PRIVATE, start())
         assert node.arithmetic.startswith(arithmetic)
         node.close()
+
+
+def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is debited or drawn: else a refusal would tell a server how many units there are."""
+    for module in (node_module, clipped_module):
+        monkeypatch.setattr(module, "most_units", lambda *_: 29.5)
+    task = replace(PRIVATE, samples=replace(SAMPLES, sampling=All()))
+    for units in (29, 30):
+        where = site(tmp_path / str(units), clients=(torch.arange(30), torch.arange(60 - units, 60)))
+        with pytest.raises(DpflError, match="By the declared size, a batch may have 30 units, of which 30 can"):
+            work(where, task)
+        assert not list((tmp_path / str(units)).glob("*"))
+        assert (
+            work(replace(where, declared=(29, 29), clients=(torch.arange(30), torch.arange(31, 60))), task).update is not None
+        )
+
+
+def test_a_batch_of_most_models_may_be_larger_than_one_of_cancelling_products(tmp_path: Path) -> None:
+    node = Node(site(tmp_path))
+    found = node._clipped(SAMPLES)
+    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=False) > 180_000
+    assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=True) < 17_000
+    node.close()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e9, 1e30])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e38, -0.0])
+def test_one_unit_moves_an_answer_by_its_bound_at_most(tmp_path: Path, scale: float, value: float) -> None:
+    """Metrics, means and scales of columns, of a sample and of a person, with weights that a server chose."""
+    node = Node(site(tmp_path, network(17)))
+    node.model.load(node.model.read() * scale)
+    x, y, rows, persons = 3 * node.site.x, node.site.y, torch.arange(IMAGES), torch.arange(IMAGES) // 3
+    x[7] = value
+    surveys = MetricSurvey(1.0, 2, 0, 4.0, 0.0), MeanSurvey(1.0), ColumnSurvey(1.0, FEATURES, (0, 1, 2), ((6, 10), (7, 3)))
+    for survey in surveys:
+        for by, numbers in ((None, rows), (persons, persons)):
+            kept = rows[numbers != numbers[7]]
+            sums = [
+                survey.exact_sum(
+                    Questioned(Holdings(x, y, some, None if by is None else Units.of(some, by)), CLASSES, 30, node._counted)
+                )
+                for some in (rows, kept)
+            ]
+            assert float((sums[0] - sums[1]).norm()) <= survey.longest(FEATURES)
+    node.close()

@@ -124,3 +124,20 @@ def test_only_the_raw_values_that_are_asked_for_are_made_and_the_rest_is_the_sam
         assert set(reply.raw) == set().union(*(names[value] for value in values))
         assert torch.equal(reply.update, said[()].update)
     assert replied(replace(TASK, values=RAW_VALUES), START).raw is None, "none are, where they are not asked for at all"
+
+
+def test_the_masks_of_a_slope_are_drawn_by_the_node_alone() -> None:
+    """Torch's own state is that of every new process: with it, a server knows all masks, and one unit moves all of them."""
+    module = nn.Sequential(nn.Linear(INPUTS, 8), nn.Dropout(0.5), nn.Linear(8, CLASSES))
+    held = replace(site(), model=from_module(module))
+    vector = torch.randn(8 * (INPUTS + 1) + 9 * CLASSES, generator=torch.Generator().manual_seed(1))
+    slopes, states = set(), []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        slopes.add(float(replied(replace(TASK, slope=True), vector, held=held).raw["slope"]))
+        states.append(torch.equal(torch.get_rng_state(), before))
+    assert len(slopes) == 1
+    assert all(states)
+    other = replied(replace(TASK, slope=True, round=1), vector, held=held)
+    assert float(other.raw["slope"]) not in slopes

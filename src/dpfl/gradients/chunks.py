@@ -8,19 +8,20 @@ The weights are the test's own: who sends the model must not choose what is test
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from weakref import ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
-from dpfl.gradients.mixing import random_rows, random_weights, untouched
+from dpfl.gradients.mixing import mixed_rows, random_weights, untouched
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
-from dpfl.models.flat import evaluating
 from dpfl.models.row_sizes import GRAINS, checksum
 
 ORDERS = (3, 8)
@@ -28,6 +29,12 @@ ORDERS = (3, 8)
 
 _WORK = 1 << 26
 # Rows times parameters of all orders of one test.
+
+_DROPS_NOTHING = 2.0**-60
+# A rate of dropout above 0 at which no number is ever dropped: the same kernels run, and no mask tells two places apart.
+
+_COVERED = ("_parameters", "_buffers", "_modules", "training", "forward")
+# What the fingerprint, the modules in their order and the modes say of a module.
 
 Outputs = Sequence[Tensor]
 """What must be equal bit for bit: tensors whose first dimension is the unit."""
@@ -58,7 +65,7 @@ class SelfTest:
 
     def reference(self, rows: int, per_unit: int) -> bytes | None:
         """A digest of the sample's results, or None where they are not the same everywhere in the chunk."""
-        key = (self.name, self._model, *self._shapes, torch.get_num_threads(), rows, per_unit)
+        key = (self.name, self._model, self._settings, *self._shapes, torch.get_num_threads(), rows, per_unit)
         if key not in _references:
             _references[key] = self._tested(rows, per_unit)
         return _references[key]
@@ -74,6 +81,12 @@ class SelfTest:
     def _modules(self) -> list[torch.nn.Module]:
         return list(self.model.module.modules())
 
+    @cached_property
+    def _settings(self) -> tuple[Any, ...]:
+        """What modules of one class may differ by and their words do not show, such as the heads of an attention."""
+        modules = (vars(module) for module in self._modules)
+        return tuple(_comparable({name: own[name] for name in own if name not in _COVERED}) for own in modules)
+
     @property
     def _shapes(self) -> tuple[Any, ...]:
         modes = tuple((type(module), module.training, module.__dict__.get("forward")) for module in self._modules)
@@ -84,7 +97,7 @@ class SelfTest:
         batch = _Batch.random(self.model, self.x, self.y, rows, per_unit)
         orders = max(ORDERS[0], min(ORDERS[1], _WORK // (rows * self.model.layout.trainable)))
         digest = hashlib.blake2b(digest_size=16)
-        with untouched(self.model), self._without_dropout():
+        with untouched(self.model), _dropping_nothing(self.model.module):
             for weights, count in ((random_weights(self.model), orders), (_wild_weights(self.model), ORDERS[0])):
                 self.model.load(weights)
                 expected = self._checksums(batch)
@@ -92,9 +105,9 @@ class SelfTest:
                 for order in batch.orders(count):
                     if not torch.equal(self._checksums(batch.ordered(order)), expected[:, order]):
                         return None
-                beside, own = batch.beside_others()
-                if not torch.equal(self._checksums(beside)[:, own], expected[:, own]):
-                    return None
+                for own in batch.companies():
+                    if not torch.equal(self._checksums(batch.beside_zeros(own))[:, own], expected[:, own]):
+                        return None
         return digest.digest()
 
     def _checksums(self, batch: _Batch) -> Tensor:
@@ -102,17 +115,54 @@ class SelfTest:
         outputs = self.compute(batch.x, batch.y, batch.rows)
         return torch.stack([checksum(values, batch.units) for values in outputs])
 
-    @contextmanager
-    def _without_dropout(self) -> Iterator[None]:
-        """In evaluation mode where the module draws numbers, since each row then has other ones."""
-        rows = random_rows(self.model, self.x, 2)
-        outcomes = []
-        for seed in (0, 1):
-            torch.default_generator.manual_seed(seed)
-            outcomes.append(self.model.module(self.model.arrange(rows)))
-        drawn = not torch.equal(outcomes[0].nan_to_num(), outcomes[1].nan_to_num())
-        with evaluating(self.model.module) if drawn else nullcontext():
-            yield
+
+@contextmanager
+def _dropping_nothing(module: nn.Module) -> Iterator[None]:
+    """Sets all rates of dropout to one that drops nothing. The mode stays: in evaluation mode, other kernels may run.
+
+    A module that draws numbers in any other way gets other ones at every place, so it fails the test.
+    """
+    rates = [
+        (layer, name, rate) for layer in module.modules() for name, rate in vars(layer).items() if _drops(layer, name, rate)
+    ]
+    try:
+        for layer, name, _ in rates:
+            setattr(layer, name, _DROPS_NOTHING)
+        yield
+    finally:
+        for layer, name, rate in rates:
+            setattr(layer, name, rate)
+
+
+def _drops(layer: nn.Module, name: str, rate: object) -> bool:
+    named = "drop" in name.lower() or (name == "p" and isinstance(layer, _DropoutNd))
+    return named and isinstance(rate, float) and 0 < rate < 1
+
+
+class _Same:
+    """Equal to itself alone. It keeps what it stands for, so that nothing else gets its address."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _comparable(value: object) -> Any:
+    """A key that is equal where the value is: plain values by what they are, all else by identity."""
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | torch.dtype | torch.device | type):
+        return type(value), value
+    if isinstance(value, tuple | list | set | frozenset):
+        return type(value), tuple(map(_comparable, value))
+    if isinstance(value, Mapping):
+        return type(value), tuple((name, _comparable(part)) for name, part in value.items())
+    if isinstance(value, nn.Parameter | nn.Module | ref):  # recurrent layers list their weights a second time
+        return (type(value),)
+    return _Same(value)
 
 
 @dataclass(frozen=True)
@@ -126,8 +176,8 @@ class _Batch:
 
     @classmethod
     def random(cls, model: FlatModel, x: Tensor, y: Tensor, rows: int, per_unit: int) -> _Batch:
-        """Samples as `random_rows` has them, each of another size where they are numbers, and labels 0 and 1."""
-        samples = random_rows(model, x, max(rows, GRAINS[-1]))[:rows]
+        """Samples from 0 to 1 and wide ones, as `mixed_rows` has them, and labels 0 and 1."""
+        samples = mixed_rows(model, x, max(rows, GRAINS[-1]))[:rows]
         labels = (torch.arange(rows) % 2).to(y.dtype).view(-1, *[1] * (y.dim() - 1)).expand(rows, *y.shape[1:]).contiguous()
         shares = torch.full((rows,), 1 / per_unit)
         return cls(samples, labels, rows // per_unit, UnitRows(per_unit, shares) if per_unit > 1 else None)
@@ -143,11 +193,21 @@ class _Batch:
     def ordered(self, order: Tensor) -> _Batch:
         return replace(self, x=self._by_unit(self.x)[order].flatten(0, 1), y=self._by_unit(self.y)[order].flatten(0, 1))
 
-    def beside_others(self) -> tuple[_Batch, Tensor]:
-        """With every other unit replaced by zeros, as units that fill a chunk up are, and the places of those that stay."""
-        x, y = self._by_unit(self.x).clone(), self._by_unit(self.y).clone()
-        x[1::2], y[1::2] = 0, 0
-        return replace(self, x=x.flatten(0, 1), y=y.flatten(0, 1)), torch.arange(0, self.units, 2)
+    def companies(self) -> Iterator[Tensor]:
+        """Units that are left beside zeros: every other one, one alone, and three, wide ones among them.
+
+        A module that computes some rows apart from the others then has other numbers of them.
+        """
+        yield torch.arange(0, self.units, 2)
+        yield torch.arange(self.units)[2 % self.units :][:1]
+        yield torch.arange(self.units)[3 % self.units :: 4][:3]
+
+    def beside_zeros(self, own: Tensor) -> _Batch:
+        """With all other units replaced by zeros, as units that fill a chunk up are."""
+        x, y = self._by_unit(self.x), self._by_unit(self.y)
+        alone = replace(self, x=torch.zeros_like(self.x), y=torch.zeros_like(self.y))
+        alone._by_unit(alone.x)[own], alone._by_unit(alone.y)[own] = x[own], y[own]
+        return alone
 
     def _by_unit(self, values: Tensor) -> Tensor:
         return values.unflatten(0, (self.units, -1))

@@ -8,6 +8,7 @@ hold in floats (docs/privacy.md, "Float arithmetic"): a unit's gradient has the 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -29,7 +30,7 @@ from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.row_sizes import Invariant, Sizes, Unpadded, pad, padded_chunks
 from dpfl.privacy.clip import MARGIN
-from dpfl.privacy.rounding import DOUBLE, TERMS, gamma
+from dpfl.privacy.rounding import COVER, DOUBLE, TERMS, gamma
 
 _log = logging.getLogger("dpfl")
 
@@ -169,6 +170,20 @@ class ClippedGradients:
             except Unsupported as reason:  # all of the batch again: a unit's bits must not depend on who came before it
                 self._pass = self._next_way(reason)
 
+    @torch.no_grad()
+    def largest_batch(self, x: Tensor, y: Tensor, persons: bool) -> float:
+        """How many units a batch may have: by the form of samples and labels alone, so that a refusal tells of no data."""
+        if persons:
+            return most_units(1 / COVER)
+        while True:
+            try:
+                rows, labels = (values.new_zeros(self._chunk, *values.shape[1:]) for values in (x, y))
+                gradients = self._pass(rows, labels)[1]
+                additions = max(gradient.additions for gradient in gradients)
+                return most_units(max(gradient.amplifies for gradient in gradients), additions + WEIGHING)
+            except Unsupported as reason:
+                self._pass = self._next_way(reason)
+
     def rows(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Slices of the batch with the gradients of their samples (b, trainable), as many at a time as memory should hold."""
         for units, rows in self._written(x, y, None):
@@ -184,13 +199,12 @@ class ClippedGradients:
         units = len(x) if sizes is None else len(sizes)
         total = _Total(self.model)
         norms, losses = torch.zeros(units, len(self.groups), dtype=torch.float64), torch.zeros(units)
-        self._amplifies, self._additions, chunks = 1.0, 0, 0
+        self._amplifies, self._additions = 1.0, 0
         for chunk in self._chunks(x, y, sizes, self._chunk):
             places = torch.from_numpy(chunk.units)
             add = self._add_large if chunk.large else self._add
             norms[places], losses[places] = add(chunk, factors, total)
-            chunks += 1
-        check_units(units, self._additions + chunks, self._amplifies)
+        check_units(units, self._additions, self._amplifies)
         return ClippedSum(total.vector, norms, losses)
 
     def _add(self, chunk: _Chunk, factors: Factors, total: _Total) -> tuple[Tensor, Tensor]:
@@ -341,7 +355,16 @@ class ClippedGradients:
 
 
 def check_units(units: int, additions: int, amplifies: float = 1.0) -> None:
-    """Refuses a sum of more units than the margin of the clip covers; `additions` counts those after the product of a term."""
+    """Refuses a sum of more units than the margin of the clip covers.
+
+    Args:
+        units: The number of units in the sum.
+        additions: How many results of a term's chunk, at most, are added to its own.
+        amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
+
+    Raises:
+        DpflError: The sum could be wrong by more than half of the margin.
+    """
     if units > most_units(amplifies, additions + WEIGHING):
         raise DpflError(f"A batch of {units} units is too large to sum within the margin of the clip; lower the rate q.")
 
@@ -349,11 +372,16 @@ def check_units(units: int, additions: int, amplifies: float = 1.0) -> None:
 def most_units(amplifies: float, additions: int = 0) -> float:
     """How many units a sum may have so that its float64 rounding, in two neighbouring sums, stays within half of the margin.
 
+    A chunk's sum is wrong by gamma_n of the summed length of its terms, with n = TERMS + max(TERMS, additions). The sums of
+    chunks are added one by one, and there are as many as units where each is computed alone: gamma_B of the length of all B
+    units. So B is the root of 2 B (gamma_n a + gamma_B) = MARGIN / 2.
+
     Args:
-        amplifies: A bound on the summed length of a clipped unit's terms over the clip norm.
-        additions: How often a result of `TERMS` terms is rounded after; up to `TERMS` are in the bound at any rate.
+        amplifies: A bound a on the summed length of a clipped unit's terms over the clip norm.
+        additions: How often a result of `TERMS` terms is rounded after, within its chunk.
     """
-    return MARGIN / 2 / (2 * gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies)
+    product, addition = gamma(TERMS + max(TERMS, additions), DOUBLE) * amplifies, DOUBLE * (1 + 2.0**-20)
+    return (math.sqrt(product**2 + addition * MARGIN) - product) / (2 * addition)
 
 
 def plain_gradient(model: FlatModel, x: Tensor, y: Tensor, loss_of: Loss = mean_loss) -> tuple[Tensor, float]:

@@ -48,9 +48,18 @@ def random_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     return rows.to(x)
 
 
-def _other_rows(model: FlatModel, x: Tensor) -> Tensor:
+def mixed_rows(model: FlatModel, x: Tensor, size: int) -> Tensor:
+    """Random rows of which every third and fourth are wide, so that either kind is among those that stay beside zeros."""
+    rows = random_rows(model, x, size)
+    if x.is_floating_point():
+        wide = torch.arange(size) % 4 >= 2
+        rows[wide] = _other_rows(model, x, size)[wide]
+    return rows
+
+
+def _other_rows(model: FlatModel, x: Tensor, size: int = SIZE) -> Tensor:
     """Unlike in every place, and wide, as samples may be; whole numbers where the model takes no others."""
-    rows = random_rows(model, x)
+    rows = random_rows(model, x, size)
     if not x.is_floating_point():
         return (rows + 1) % _tokens(model)
     others = _WIDE * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1)).to(rows)

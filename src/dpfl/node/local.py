@@ -61,15 +61,15 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
     written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
-    units = blocks = 0
+    units = 0
     for _, rows in written:
         total += (
             clip.clipped(rows).double().sum(0)
             if isinstance(clip, Reshaping)
             else sum_rows(clip.factors(clip.norms(rows)), rows)
         )
-        units, blocks = units + len(rows), blocks + 1
-    check_units(units, blocks + 1)
+        units += len(rows)
+    check_units(units, additions=0)
     return total
 
 

@@ -19,12 +19,13 @@ from dpfl.codec import digest_of
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients.chunks import SelfTest
-from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, plain_gradient
+from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, most_units, plain_gradient
 from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating
 from dpfl.models.row_sizes import Invariant, padded_chunks
+from dpfl.node.drawing import drawing_from
 from dpfl.node.drift import Drift
 from dpfl.node.holdings import ROWS, Holdings, Questioned
 from dpfl.node.local import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
@@ -35,12 +36,16 @@ from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
 from dpfl.privacy.clip import Clip, Groups, clip_vector
 from dpfl.privacy.events import Event, gaussian
 from dpfl.privacy.randomness import scoped
+from dpfl.privacy.rounding import COVER
+from dpfl.privacy.sampling import largest_draw
 from dpfl.privacy.surveys import Mean, shared_answer
 from dpfl.tasks.noisy import counted
 
 _log = logging.getLogger("dpfl")
 
 OPEN_LEDGERS = 256
+MANY_ADDITIONS = 4096
+"""More additions than a chunk has in usual models: below the limit for so many, nothing is looked at."""
 DIGESTED = 256
 """Rows that are copied at a time to digest a client's data."""
 
@@ -89,6 +94,7 @@ class Node:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         if refusal := self._refusal(task):
             return Reply(task.client, refused=refusal)
+        self._check_batches(task)
         paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
         if paid and task.shares:
@@ -116,6 +122,20 @@ class Node:
             return "Its ledger holds no release without a guarantee, which raw values are."
         return self.site.policy.refusal(task)
 
+    def _check_batches(self, task: Task) -> None:
+        """A batch must not be too large to be summed within the clip's margin. That is judged by the declared size, before
+        anything is drawn: whether a batch was too large would tell how many units there are."""
+        if task.samples is None:
+            return
+        site, most = self.site, largest_draw(task.samples.sampling, self.site.declared[task.client])
+        if most > most_units(1 / COVER, MANY_ADDITIONS):
+            limit = self._clipped(task.samples).largest_batch(site.x[:0], site.y[:0], site.persons is not None)
+            if most > limit:
+                raise DpflError(
+                    f"By the declared size, a batch may have {most:.0f} units, of which {limit:.0f} can be summed within the "
+                    "margin of the clip; lower the rate q."
+                )
+
     def _await(self, writing: Future[None]) -> None:
         """What of the flush training did not cover."""
         writing.exception()
@@ -125,9 +145,11 @@ class Node:
             return Reply(task.client, raw={"norms": self._norms(task, vector)})
         if task.survey:
             asked, rng, room = self._questioned(task, vector), _keyed(randomness, task, "survey"), task.summed
-            if task.shares and room and isinstance(task.survey, Mean):
-                return Reply(task.client, numbers=shared_answer(task.survey, task.shares, asked, room.bound, room.clients, rng))
-            return Reply(task.client, raw={"answer": task.survey.ask(asked, rng)})
+            with drawing_from(_keyed(randomness, task, "survey module")):
+                if task.shares and room and isinstance(task.survey, Mean):
+                    numbers = shared_answer(task.survey, task.shares, asked, room.bound, room.clients, rng)
+                    return Reply(task.client, numbers=numbers)
+                return Reply(task.client, raw={"answer": task.survey.ask(asked, rng)})
         if task.looks and correction is not None:
             return Reply(task.client, raw=self._differences(task, vector, correction, randomness))
         try:
@@ -176,8 +198,7 @@ class Node:
         """The module with these weights, in training, and with randomness of its own."""
         self.model.load(vector)
         self.model.module.train()
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(int(generator("module").integers(2**62)))
+        with drawing_from(generator("module")):
             yield
 
     def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
@@ -259,9 +280,10 @@ class Node:
         data, release = self._held(task.client), task.samples.of_slopes
         batch = data.units(torch.from_numpy(release.sampling.draw(len(data), _keyed(randomness, task, "slope batch"))))
         gradients, trained = self._clipped(release), self.model.read()
-        after = clipped_sum(gradients, release.clip, *batch).clone()
-        self.model.load(vector)
-        before = clipped_sum(gradients, release.clip, *batch)
+        with drawing_from(_keyed(randomness, task, "slope module")):
+            after = clipped_sum(gradients, release.clip, *batch).clone()
+            self.model.load(vector)
+            before = clipped_sum(gradients, release.clip, *batch)
         self.model.load(trained)
         rng = _keyed(randomness, task, "slope noise")
         return release.noised_number(float((after - before).norm()), rng, largest_weight=2.0)

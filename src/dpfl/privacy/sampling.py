@@ -49,6 +49,23 @@ class Sampling(Protocol):
         """The event of a release whose noise is `noise_multiplier` times the largest norm of one unit."""
 
 
+RARELY = 2.0**-100
+"""A chance that counts as none."""
+
+
+def largest_draw(sampling: Sampling, population: int) -> float:
+    """How many units a draw from a population of this declared size has, but for a chance of RARELY.
+
+    Coins that come up m times on average come up t times more often with a chance of exp(-t^2 / (2 m + 2 t / 3)) at most
+    (Bernstein's inequality).
+    """
+    mean = sampling.expected(population)
+    if not isinstance(sampling, Poisson | PoissonSize):
+        return mean
+    third = -math.log(RARELY) / 3
+    return min(float(population), mean + third + math.sqrt(third**2 + 6 * third * mean))
+
+
 @part("sampling.poisson")
 @dataclass(frozen=True)
 class Poisson:
