@@ -12,6 +12,8 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
+from dpfl.privacy.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.sampling import Cyclic
 
 ONE_IN_A_MILLION = 1e-6
 
@@ -152,3 +154,21 @@ def test_a_cohort_of_fixed_size_is_counted_as_its_members_see_it(population: int
 def test_a_cohort_of_everyone_gains_nothing_by_a_draw() -> None:
     event = FixedCohort(4).event(2.0, 4)
     assert event.sample_size == event.source_dataset_size == 4
+
+
+@pytest.mark.parametrize(
+    ("sampling", "neighbours", "hidden", "known", "counts", "least", "largest_share"),
+    [
+        (Poisson(0.5), ADD_REMOVE, True, True, False, 1, math.inf),
+        (PoissonSize(5), ADD_REMOVE, True, True, True, 5, math.inf),
+        (FixedSize(5), REPLACE, True, False, False, 5, 0.2),
+        (FixedCohort(5), REPLACE, True, True, False, 5, 0.2),
+        (All(), ADD_REMOVE, False, True, False, 1, math.inf),
+        (Cyclic(5), ADD_REMOVE, False, True, True, 5, math.inf),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "draw") else "",
+)
+def test_what_is_stated_of_each_way_to_draw(sampling, neighbours, hidden, known, counts, least, largest_share):
+    """Rules, events and statements are chosen by these words."""
+    stated = sampling.neighbours, sampling.hidden, sampling.known, sampling.counts, sampling.least, sampling.largest_share
+    assert stated == (neighbours, hidden, known, counts, least, largest_share)

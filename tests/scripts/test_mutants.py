@@ -133,7 +133,8 @@ named = {mutant.name: mutant for mutant in mutants.all_mutants()}
 mutant_runner.warm()
 faults = [(named[name], [tests]) for name, tests in wanted.items()]
 faultless = [(dataclasses.replace(fault, start=0, end=0, text=""), tests) for fault, tests in faults]
-for played in (faults, faultless):
+missing = [(faults[0][0], ["tests/privacy/test_limit.py::test_that_is_not_there"])]
+for played in (faults, faultless, missing):
     print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
 """
 
@@ -144,6 +145,7 @@ def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> 
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    faults, faultless = map(json.loads, done.stdout.splitlines()[-2:])
+    faults, faultless, missing = map(json.loads, done.stdout.splitlines()[-3:])
     assert faults == dict.fromkeys(SAMPLE, "killed")
     assert faultless == dict.fromkeys(SAMPLE, "survived")
+    assert [*missing.values()] == ["survived"], "a test that is not there kills nothing"
