@@ -258,7 +258,7 @@ def _outcome(job: Job, ended: tuple[int | None, float], tests: int) -> Outcome:
 
 
 def _only_names_differ(log: str) -> bool:
-    """Whether no test ran only because one is not there by its name: a fault may change the names of cases, and kills nothing."""
+    """Whether no test ran because one is not there by its name: a fault that changes names of cases is not noticed by that."""
     return "ERROR: not found:" in log and "ERROR collecting" not in log
 
 

@@ -134,7 +134,7 @@ def _file_of(test: str) -> str:
     return test.split("::")[0]
 
 
-def test_files(folders: Iterable[str] = TESTS) -> dict[str, str]:
+def files_of_tests(folders: Iterable[str] = TESTS) -> dict[str, str]:
     """Returns the files of tests that are traced, each with a digest of its text."""
     files = [file for folder in folders for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
     return {str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -153,7 +153,7 @@ def difference(mutant: Mutant) -> str:
 def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float) -> None:
     """Runs each mutant against its nearest tests and keeps the outcome."""
     mutant_runner.warm()
-    results.trace(test_files())
+    results.trace(files_of_tests())
     near_by = Nearness(results.traced)
     tests = [(mutant, near_by.of(mutant, patience)) for mutant in chosen]
     for mutant, near in tests:

@@ -39,8 +39,7 @@ def refused(given: Any) -> bool:
     try:
         head_from_words(given)
     except Bad as bad:
-        assert bad.reason == "bad-words"
-        return True
+        return bad.reason == "bad-words"
     return False
 
 
@@ -57,8 +56,10 @@ def test_as_many_heads_as_a_message_may_show_and_no_more() -> None:
 def test_lists_end_where_a_head_that_is_signed_does(list_of: str) -> None:
     """A node lists so many kinds, and one more for all that are left: its own head must be readable."""
     entry, most = {
-        "spent": ([LINE, "", 1], MOST_KINDS + 1), "planned": ([LINE, 1], MOST_KINDS + 1), "starts": ([1, "0" * 16, 9], MOST_STARTS),
-    }[list_of]  # fmt: skip
+        "spent": ([LINE, "", 1], MOST_KINDS + 1),
+        "planned": ([LINE, 1], MOST_KINDS + 1),
+        "starts": ([1, "0" * 16, 9], MOST_STARTS),
+    }[list_of]
     assert not refused(signed(**{list_of: [entry] * most}))
     assert refused(signed(**{list_of: [entry] * (most + 1)}))
     for odd in ({}, None, [[*entry, 1]], [entry[:-1]], [{}], [None]):
