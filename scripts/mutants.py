@@ -73,19 +73,33 @@ class Nearness:
         """Lists the tests for a mutant.
 
         Those that enter its function come first, until `patience` seconds, as traced without a fault; then those that enter
-        its file, while all of them take less than a third of that.
+        its file, while all of them take less than a third of that. No test enters the body of a class or of a module: there the
+        tests of its functions count, and those of the file's own tests and of its package come first.
         """
         inside = self._functions.get(f"{mutant.file}:{mutant.function}", [])
+        beside = sorted(self._files.get(mutant.file, []), key=lambda test: (_distance(mutant.file, test[1]), *test))
+        if not inside:
+            methods = {test for name, tests in self._functions.items() for test in tests if self._is_below(name, mutant)}
+            inside = [test for test in beside if test in methods]
         entered = {*inside}
-        beside = [test for test in self._files.get(mutant.file, []) if test not in entered]
         chosen, total = [], 0.0
-        for tests, limit in ((inside, patience), (beside, patience / 3)):
+        for tests, limit in ((inside, patience), ([test for test in beside if test not in entered], patience / 3)):
             for seconds, name in tests:
                 if total + seconds > limit and chosen:
                     break
                 chosen.append(name)
                 total += seconds
         return chosen
+
+    @staticmethod
+    def _is_below(function: str, mutant: Mutant) -> bool:
+        return function.startswith(f"{mutant.file}:{mutant.function}{'.' * bool(mutant.function)}")
+
+
+def _distance(file: str, test: str) -> int:
+    """0 for the tests of a file, 1 for those of its package, 2 for others; told by their names."""
+    package, stem = file.removesuffix(".py").split("/")
+    return 0 if _file_of(test) == f"tests/{package}/test_{stem}.py" else 1 if test.startswith(f"tests/{package}/") else 2
 
 
 def harmless() -> set[str]:

@@ -108,6 +108,26 @@ def test_the_nearest_tests_are_those_that_enter_the_function_the_quickest_first(
     assert mutants.Nearness({"slow": traced["slow"]}).of(mutant, 0.5) == ["slow"]
 
 
+def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count(scripts) -> None:
+    import mutants
+
+    every = {(mutant.file, mutant.function): mutant for mutant in mutants.all_mutants(["privacy"])}
+    traced = {
+        "tests/run/test_a.py::far": {"seconds": 0.1, "functions": ["privacy/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_b.py::near": {"seconds": 1.0, "functions": ["privacy/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_sampling.py::own": {"seconds": 2.0, "functions": ["privacy/sampling.py:Poisson.event"]},
+        "tests/privacy/test_sampling.py::size": {"seconds": 1.0, "functions": ["privacy/sampling.py:PoissonSize.draw"]},
+        "tests/privacy/test_limit.py::other": {"seconds": 0.1, "functions": ["privacy/limit.py:Limit.covers"]},
+    }
+    own, near, far, size, other = (
+        "tests/privacy/test_sampling.py::own", "tests/privacy/test_b.py::near", "tests/run/test_a.py::far",
+        "tests/privacy/test_sampling.py::size", "tests/privacy/test_limit.py::other",
+    )  # fmt: skip
+    near_by = mutants.Nearness(traced)
+    assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [own, near, far, size]
+    assert near_by.of(every["privacy/limit.py", ""], 15.0) == [other]
+
+
 def test_only_files_of_tests_that_changed_are_traced_again(scripts, monkeypatch, tmp_path: Path) -> None:
     import mutants
 
