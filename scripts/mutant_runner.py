@@ -105,7 +105,8 @@ class Tracer(_Recorder):
         yield
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-        self.tests[item.nodeid] = {"seconds": round(time.process_time() - start, 3), "functions": self._functions()}
+        seconds = round(time.process_time() - start, 3)
+        self.tests.setdefault(item.nodeid, {}).update(seconds=seconds, functions=self._functions())
 
     def _functions(self) -> list[str]:
         found = {

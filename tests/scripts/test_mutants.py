@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +127,20 @@ def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count
     near_by = mutants.Nearness(traced)
     assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [own, near, far, size]
     assert near_by.of(every["privacy/limit.py", ""], 15.0) == [other]
+
+
+def test_a_test_that_fails_without_a_fault_kills_nothing(scripts) -> None:
+    from mutant_runner import Tracer
+
+    tracer = Tracer(str(ROOT / "src" / "dpfl"))
+    for name, outcome in (("good", "passed"), ("bad", "failed"), ("left out", "skipped")):
+        around = tracer.pytest_runtest_protocol(SimpleNamespace(nodeid=name))
+        next(around)
+        report = SimpleNamespace(nodeid=name, failed=outcome == "failed", skipped=outcome == "skipped")
+        tracer.pytest_runtest_logreport(report)
+        assert list(around) == []
+    assert tracer.to_dict()["tests"].keys() == {"good"}
+    assert tracer.to_dict()["failed"] == "bad"
 
 
 def test_only_files_of_tests_that_changed_are_traced_again(scripts, monkeypatch, tmp_path: Path) -> None:
