@@ -1,0 +1,97 @@
+"""What holds for every way to compute gradients: what the self-test compares, for which shapes, and that ways are not mixed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dpfl.errors import DpflError
+from dpfl.gradients.clipped import ClippedGradients
+from dpfl.gradients.haar_energies import haar_energies
+from dpfl.gradients.products import Unsupported
+from dpfl.gradients.row_pass import RowPass
+from dpfl.models import FlatModel
+from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
+
+
+class Means(nn.Module):
+    """Reads sequences of any length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x.mean(1))
+
+
+def test_chunks_are_tested_for_samples_of_every_shape() -> None:
+    computed = ClippedGradients(FlatModel(Means()))
+    for length in (3, 4, 3):
+        computed(*batch(2, length, 5), clip(1.0))
+    assert len(computed._sizes) == 2
+
+
+def test_the_self_test_compares_losses_norms_and_all_that_is_summed() -> None:
+    """Where a gradient is made of parts, the parts; where it is written out, all of it."""
+    module = nn.Linear(5, CLASSES)
+    x, y = batch(3, 5)
+    rows = one_by_one(module, x, y)
+    computed = ClippedGradients(FlatModel(module))
+    while not isinstance(computed._pass, RowPass):
+        losses, *others = computed._outputs(x, y, None)
+        assert losses.shape == (3,)
+        assert any(torch.equal(part, x) for part in others), "what the layer read"
+        computed._pass = computed._next_way(Unsupported("asked for"))
+    losses, weight, bias, *written = computed._outputs(x, y, None)
+    torch.testing.assert_close((weight + bias).float(), rows.square().sum(1), rtol=1e-3, atol=0)
+    torch.testing.assert_close(torch.cat(written, dim=1), rows, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_a_batch_are_not_computed_in_two_ways() -> None:
+    computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)), chunk=1, arithmetic="fast")
+    x, y = batch(3, 5)
+    usual = computed._pass
+
+    def picky(x: Tensor, *others: object) -> object:
+        if x.max() > 1e6:
+            raise Unsupported("a sample that it cannot do")
+        return usual(x, *others)  # type: ignore[arg-type]
+
+    for odd in range(3):
+        computed._pass = picky  # type: ignore[assignment]
+        spoilt = x.clone()
+        spoilt[odd] = 1e7
+        if odd:
+            with pytest.raises(DpflError, match=r"another way for some samples \(a sample that it cannot do\)"):
+                list(computed.rows(spoilt, y))
+        else:
+            assert len(list(computed.rows(spoilt, y))) == 3
+        computed = ClippedGradients(FlatModel(nn.Linear(5, CLASSES)), chunk=1, arithmetic="fast")
+
+
+@pytest.mark.parametrize("kernel", [(2, 3), (3, 1)])
+def test_kernels_that_are_not_square(kernel: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    places = (6 - kernel[0]) * (6 - kernel[1])
+    module = nn.Sequential(nn.Conv2d(2, 3, kernel), nn.Tanh(), nn.Flatten(), nn.Linear(3 * places, CLASSES))
+    check(module, *batch(2, 2, 5, 5))
+
+
+class Shifted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(5, CLASSES)
+        self.register_buffer("shift", torch.zeros(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x + self.shift)
+
+
+def test_energies_are_of_what_is_trained_alone() -> None:
+    x, y = batch(4, 5)
+    module = Shifted()
+    assert haar_energies(module, x, y) == pytest.approx(haar_energies(module.head, x, y), rel=1e-5)
