@@ -80,7 +80,7 @@ class Nearness:
         beside = sorted(self._files.get(mutant.file, []), key=lambda test: (_distance(mutant.file, test[1]), *test))
         if not inside:
             methods = {test for name, tests in self._functions.items() for test in tests if self._is_below(name, mutant)}
-            inside = [test for test in beside if test in methods]
+            inside = [test for test in beside if test in methods or _distance(mutant.file, test[1]) == 0] or beside
         entered = {*inside}
         chosen, total = [], 0.0
         for tests, limit in ((inside, patience), ([test for test in beside if test not in entered], patience / 3)):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.haar_energies import haar_energies
+from dpfl.gradients.losses import losses_and_gradients
 from dpfl.gradients.products import Unsupported
 from dpfl.gradients.row_pass import RowPass
 from dpfl.models import FlatModel
@@ -95,3 +96,14 @@ def test_energies_are_of_what_is_trained_alone() -> None:
     x, y = batch(4, 5)
     module = Shifted()
     assert haar_energies(module, x, y) == pytest.approx(haar_energies(module.head, x, y), rel=1e-5)
+
+
+def test_losses_and_slopes_without_a_task_are_those_of_cross_entropy_for_every_label() -> None:
+    """With more than a hundred classes: no label may be taken for one that torch ignores."""
+    scores = torch.randn(130, 130, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.arange(130)
+    expected = nn.functional.cross_entropy(scores, labels, reduction="none")
+    (slopes,) = torch.autograd.grad(expected.sum(), scores)
+    found, by_hand = losses_and_gradients(scores.detach(), labels)
+    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(by_hand, slopes)

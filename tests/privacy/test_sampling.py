@@ -157,18 +157,20 @@ def test_a_cohort_of_everyone_gains_nothing_by_a_draw() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampling", "neighbours", "hidden", "known", "counts", "least", "largest_share"),
+    ("make", "neighbours", "hidden", "known", "counts", "least", "largest_share"),
     [
-        (Poisson(0.5), ADD_REMOVE, True, True, False, 1, math.inf),
-        (PoissonSize(5), ADD_REMOVE, True, True, True, 5, math.inf),
-        (FixedSize(5), REPLACE, True, False, False, 5, 0.2),
-        (FixedCohort(5), REPLACE, True, True, False, 5, 0.2),
-        (All(), ADD_REMOVE, False, True, False, 1, math.inf),
-        (Cyclic(5), ADD_REMOVE, False, True, True, 5, math.inf),
+        (lambda: Poisson(0.5), ADD_REMOVE, True, True, False, 1, math.inf),
+        (lambda: PoissonSize(5), ADD_REMOVE, True, True, True, 5, math.inf),
+        (lambda: FixedSize(5), REPLACE, True, False, False, 5, 0.2),
+        (lambda: FixedCohort(5), REPLACE, True, True, False, 5, 0.2),
+        (lambda: All(), ADD_REMOVE, False, True, False, 1, math.inf),
+        (lambda: Cyclic(5), ADD_REMOVE, False, True, True, 5, math.inf),
     ],
-    ids=lambda value: type(value).__name__ if hasattr(value, "draw") else "",
+    ids=["Poisson", "PoissonSize", "FixedSize", "FixedCohort", "All", "Cyclic"],
 )
-def test_what_is_stated_of_each_way_to_draw(sampling, neighbours, hidden, known, counts, least, largest_share):
+def test_what_is_stated_of_each_way_to_draw(make, neighbours, hidden, known, counts, least, largest_share):
     """Rules, events and statements are chosen by these words."""
+    sampling = make()
     stated = sampling.neighbours, sampling.hidden, sampling.known, sampling.counts, sampling.least, sampling.largest_share
     assert stated == (neighbours, hidden, known, counts, least, largest_share)
+    assert sampling.expected(5) > 0
