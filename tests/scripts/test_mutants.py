@@ -125,7 +125,7 @@ def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count
         "tests/privacy/test_sampling.py::size", "tests/privacy/test_limit.py::other",
     )  # fmt: skip
     near_by = mutants.Nearness(traced)
-    assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [own, near, far, size]
+    assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [size, own, near, far]
     assert near_by.of(every["privacy/limit.py", ""], 15.0) == [other]
 
 
