@@ -107,3 +107,19 @@ def test_losses_and_slopes_without_a_task_are_those_of_cross_entropy_for_every_l
     found, by_hand = losses_and_gradients(scores.detach(), labels)
     torch.testing.assert_close(found, expected.detach())
     torch.testing.assert_close(by_hand, slopes)
+
+
+class Gated(nn.Module):
+    """One of its layers reads no sample at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate, self.head = nn.Linear(3, CLASSES), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) * self.gate(torch.ones(3))
+
+
+def test_a_layer_that_reads_no_batch_is_left_to_a_way_that_takes_it() -> None:
+    assert isinstance(check(Gated(), *batch(3, 5))._pass, RowPass)
