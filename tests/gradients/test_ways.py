@@ -12,7 +12,9 @@ from dpfl.gradients.haar_energies import haar_energies
 from dpfl.gradients.losses import losses_and_gradients
 from dpfl.gradients.products import Unsupported
 from dpfl.gradients.row_pass import RowPass
+from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel
+from dpfl.privacy.rounding import TERMS
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
 
 
@@ -123,3 +125,40 @@ class Gated(nn.Module):
 
 def test_a_layer_that_reads_no_batch_is_left_to_a_way_that_takes_it() -> None:
     assert isinstance(check(Gated(), *batch(3, 5))._pass, RowPass)
+
+
+class Frozen(nn.Module):
+    """One of its layers is called where nothing is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.head = nn.Linear(5, 5), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            inner = self.inner(x)
+        return self.head(inner.tanh())
+
+
+def test_a_layer_that_is_called_without_gradients_has_none() -> None:
+    module = Frozen()
+    found = ClippedGradients(FlatModel(module))
+    rows = torch.cat([rows for _, rows in found.rows(*batch(3, 5))])
+    assert not rows[:, :30].any()
+    assert rows[:, 30:].any(1).all()
+
+
+@pytest.mark.parametrize("length", [1, 7, TERMS, TERMS + 1])
+def test_embeddings_of_texts_of_any_length(length: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    module = nn.Embedding(4, 3)
+    words = torch.randint(4, (3, length), generator=generator)
+    slopes = torch.randn(3, length, 3, generator=generator)
+    written = torch.zeros(3, 4, 3).double()
+    for unit in range(3):
+        written[unit].index_add_(0, words[unit], slopes[unit].double())
+    found = embedding(module, words, slopes)["weight"]
+    weights = torch.tensor([0.5, 1.0, 2.0]).double()
+    torch.testing.assert_close(found.weighted(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9)
+    assert (found.squares >= written.flatten(1).square().sum(1) * (1 - 1e-6)).all()
