@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
+from dpfl.gradients import rules, unit_rows
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.haar_energies import haar_energies
+from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import losses_and_gradients
-from dpfl.gradients.products import Unsupported
+from dpfl.gradients.products import Unsupported, written_out
 from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel
@@ -162,3 +164,42 @@ def test_embeddings_of_texts_of_any_length(length: int) -> None:
     weights = torch.tensor([0.5, 1.0, 2.0]).double()
     torch.testing.assert_close(found.weighted(slice(0, 3), weights), weights @ written.flatten(1), rtol=1e-9, atol=1e-9)
     assert (found.squares >= written.flatten(1).square().sum(1) * (1 - 1e-6)).all()
+
+
+def test_words_are_compared_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    words, slopes = torch.randint(4, (5, 6), generator=generator), torch.randn(5, 6, 3, generator=generator)
+    whole = embedding(nn.Embedding(4, 3), words, slopes)["weight"].squares
+    for pairs in (1, 36, 100):
+        monkeypatch.setattr(rules, "_WORD_PAIRS", pairs)
+        torch.testing.assert_close(embedding(nn.Embedding(4, 3), words, slopes)["weight"].squares, whole)
+
+
+@pytest.mark.parametrize("keep", [1, 12, 30, 1 << 25])
+def test_gradients_of_units_are_sums_of_rows_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
+    monkeypatch.setattr(unit_rows, "_KEEP", keep)
+    rows = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
+    units = rows.view(5, 2, 3).sum(1)
+    found = unit_rows.UnitRows(2, torch.full((10,), 0.5)).summed(written_out(rows))
+    torch.testing.assert_close(found.squares, units.double().square().sum(1), rtol=1e-4, atol=0)
+    torch.testing.assert_close(found.rows(slice(1, 4)), units[1:4])
+    for chosen in (slice(0, 5), slice(0, 2), torch.tensor([0, 3, 4])):
+        weights = torch.linspace(0.5, 1.0, len(units[chosen])).double()
+        torch.testing.assert_close(found.weighted(chosen, weights), weights @ units[chosen].double())
+
+
+class Reading(nn.Module):
+    """Sequences whose steps come first, as torch's recurrent layers have them by default."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(x.transpose(0, 1))[0][-1])
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU, nn.LSTM])
+def test_recurrent_layers_whose_steps_come_first(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    assert isinstance(check(Reading(kind(5, 4)), *batch(2, 3, 5))._pass, LayerPass)
