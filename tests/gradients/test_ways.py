@@ -203,3 +203,21 @@ class Reading(nn.Module):
 def test_recurrent_layers_whose_steps_come_first(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
     assert isinstance(check(Reading(kind(5, 4)), *batch(2, 3, 5))._pass, LayerPass)
+
+
+class Looping(nn.Module):
+    """Calls a cell for one sample after another, without a batch dimension."""
+
+    def __init__(self, cell: nn.Module) -> None:
+        super().__init__()
+        self.cell, self.head = cell, nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states = [self.cell(row) for row in x]
+        return self.head(torch.stack([state[0] if isinstance(state, tuple) else state for state in states]))
+
+
+@pytest.mark.parametrize("kind", [nn.RNNCell, nn.GRUCell, nn.LSTMCell])
+def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
+    assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5))._pass, RowPass)
