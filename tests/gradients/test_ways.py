@@ -221,3 +221,24 @@ class Looping(nn.Module):
 def test_cells_that_read_one_sample_at_a_time_are_left_to_a_way_that_takes_them(kind: type[nn.Module]) -> None:
     torch.manual_seed(0)
     assert isinstance(check(Looping(kind(5, 4)), *batch(2, 5))._pass, RowPass)
+
+
+class Unheard(nn.Module):
+    """One of its layers is called, and nothing comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.aside, self.head = nn.Linear(5, 5), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.aside(x)
+        return self.head(x.tanh())
+
+
+def test_a_layer_of_which_nothing_comes_has_no_gradient() -> None:
+    found = ClippedGradients(FlatModel(Unheard()))
+    rows = torch.cat([rows for _, rows in found.rows(*batch(3, 5))])
+    assert not rows[:, :30].any()
+    assert rows[:, 30:].any(1).all()
+    assert isinstance(found._pass, LayerPass)
