@@ -3,9 +3,11 @@
     python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed; without it, all
     python scripts/mutants.py --only secagg/shares.py --jobs 1
     python scripts/mutants.py --again        # those that survived, once more: after new tests were written
+    python scripts/mutants.py --retrace      # with all tests traced anew: after functions were renamed
     python scripts/mutants.py --report       # what is known, without playing any
 
-The nearest tests of a function are those that enter it, the quickest first; then those that enter its file. Outcomes are kept
+The nearest tests of a function are those that enter it, the quickest first; then those that enter its file. A trace of the
+tests tells which these are: it takes some ten minutes, and later runs trace only files of tests that changed. Outcomes are kept
 as they come, so that a run that is broken off goes on. A fault that survives and is harmless is listed in docs/review.md, by
 name and with the reason. Any other that survives is a blind spot, and the exit code is 1.
 """
@@ -54,27 +56,50 @@ def sample(of: Sequence[Mutant], each: int, seed: int = SEED) -> list[Mutant]:
     return chosen
 
 
-def nearest(mutant: Mutant, traced: Mapping[str, Mapping[str, Any]], patience: float) -> list[str]:
-    """Lists the tests for a mutant, the quickest first.
+class Nearness:
+    """The traced tests, by the functions and by the files that they enter, the quickest first."""
 
-    Those that enter its function come first, until `patience` seconds, as traced without a fault; then those that enter its
-    file, while all of them take less than a third of that.
-    """
-    inside, beside = [], []
-    for name, test in traced.items():
-        functions = test["functions"]
-        if any(function == f"{mutant.file}:{mutant.function}" for function in functions):
-            inside.append((test["seconds"], name))
-        elif any(function.startswith(f"{mutant.file}:") for function in functions):
-            beside.append((test["seconds"], name))
-    chosen, total = [], 0.0
-    for tests, limit in ((inside, patience), (beside, patience / 3)):
-        for seconds, name in sorted(tests):
-            if total + seconds > limit and chosen:
-                break
-            chosen.append(name)
-            total += seconds
-    return chosen
+    def __init__(self, traced: Mapping[str, Mapping[str, Any]]) -> None:
+        self._functions: dict[str, list[tuple[float, str]]] = {}
+        self._files: dict[str, list[tuple[float, str]]] = {}
+        for seconds, name in sorted((test["seconds"], name) for name, test in traced.items()):
+            functions = traced[name]["functions"]
+            for function in functions:
+                self._functions.setdefault(function, []).append((seconds, name))
+            for file in {function.split(":")[0] for function in functions}:
+                self._files.setdefault(file, []).append((seconds, name))
+
+    def of(self, mutant: Mutant, patience: float) -> list[str]:
+        """Lists the tests for a mutant.
+
+        Those that enter its function come first, until `patience` seconds, as traced without a fault; then those that enter
+        its file, while all of them take less than a third of that. No test enters the body of a class or of a module: there the
+        tests of its functions count, and those of the file's own tests and of its package come first.
+        """
+        inside = self._functions.get(f"{mutant.file}:{mutant.function}", [])
+        beside = sorted(self._files.get(mutant.file, []), key=lambda test: (_distance(mutant.file, test[1]), *test))
+        if not inside:
+            methods = {test for name, tests in self._functions.items() for test in tests if self._is_below(name, mutant)}
+            inside = [test for test in beside if test in methods or _distance(mutant.file, test[1]) == 0] or beside
+        entered = {*inside}
+        chosen, total = [], 0.0
+        for tests, limit in ((inside, patience), ([test for test in beside if test not in entered], patience / 3)):
+            for seconds, name in tests:
+                if total + seconds > limit and chosen:
+                    break
+                chosen.append(name)
+                total += seconds
+        return chosen
+
+    @staticmethod
+    def _is_below(function: str, mutant: Mutant) -> bool:
+        return function.startswith(f"{mutant.file}:{mutant.function}{'.' * bool(mutant.function)}")
+
+
+def _distance(file: str, test: str) -> int:
+    """0 for the tests of a file, 1 for those of its package, 2 for others; told by their names."""
+    package, stem = file.removesuffix(".py").split("/")
+    return 0 if _file_of(test) == f"tests/{package}/test_{stem}.py" else 1 if test.startswith(f"tests/{package}/") else 2
 
 
 def harmless() -> set[str]:
@@ -87,7 +112,9 @@ class Results:
 
     def __init__(self, file: Path) -> None:
         self._file, self._tests = file, file.with_suffix(".tests.json")
-        self.traced: dict[str, dict[str, Any]] = _read(self._tests)
+        trace = _read(self._tests)
+        self.traced: dict[str, dict[str, Any]] = trace.get("tests", {})
+        self.files: dict[str, str] = trace.get("files", {})
         self.outcomes: dict[str, dict[str, Any]] = _read(file)
 
     def of(self, mutant: Mutant) -> dict[str, Any] | None:
@@ -101,12 +128,33 @@ class Results:
         unfinished.write_text(json.dumps(self.outcomes, indent=1))
         unfinished.replace(self._file)
 
-    def write_traced(self) -> None:
+    def trace(self, files: Mapping[str, str]) -> None:
+        """Traces the files of tests that are new or changed since, and forgets those that are gone.
+
+        Args:
+            files: The digest of each file, by its path from the root.
+        """
+        changed = [file for file, digest in files.items() if self.files.get(file) != digest]
+        self.traced = {name: test for name, test in self.traced.items() if _file_of(name) in {*files} - {*changed}}
+        if changed:
+            print(f"tracing {len(changed)} files of tests ...", flush=True)
+            self.traced |= mutant_runner.trace(changed)
+        self.files = dict(files)
         self._tests.parent.mkdir(parents=True, exist_ok=True)
-        self._tests.write_text(json.dumps(self.traced))
+        self._tests.write_text(json.dumps({"files": self.files, "tests": self.traced}))
 
 
-def _read(file: Path) -> dict[str, dict[str, Any]]:
+def _file_of(test: str) -> str:
+    return test.split("::")[0]
+
+
+def files_of_tests(folders: Iterable[str] = TESTS) -> dict[str, str]:
+    """Returns the files of tests that are traced, each with a digest of its text."""
+    files = [file for folder in folders for file in sorted((ROOT / "tests" / folder).glob("test_*.py"))]
+    return {str(file.relative_to(ROOT)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def _read(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text()) if file.exists() else {}  # type: ignore[no-any-return]
 
 
@@ -119,11 +167,9 @@ def difference(mutant: Mutant) -> str:
 def play(chosen: Sequence[Mutant], results: Results, jobs: int, patience: float) -> None:
     """Runs each mutant against its nearest tests and keeps the outcome."""
     mutant_runner.warm()
-    if not results.traced:
-        print("tracing the tests, once ...", flush=True)
-        results.traced = mutant_runner.trace([f"tests/{folder}" for folder in TESTS])
-        results.write_traced()
-    tests = [(mutant, nearest(mutant, results.traced, patience)) for mutant in chosen]
+    results.trace(files_of_tests())
+    near_by = Nearness(results.traced)
+    tests = [(mutant, near_by.of(mutant, patience)) for mutant in chosen]
     for mutant, near in tests:
         if not near:
             results.outcomes[mutant.name] = _kept(mutant, "survived", "no test enters it", 0.0, 0)
@@ -172,7 +218,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--patience", type=float, default=15.0, help="seconds of tests for one mutant, as traced without a fault"
     )
-    parser.add_argument("--again", action="store_true", help="play those that survived once more, with newly traced tests")
+    parser.add_argument("--again", action="store_true", help="play those that survived once more")
+    parser.add_argument("--retrace", action="store_true", help="trace all tests anew, not only the files that changed")
     parser.add_argument("--report", action="store_true", help="play none, and show what is known")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(words)
@@ -182,8 +229,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.only:
         chosen = [mutant for mutant in chosen if mutant.name.startswith(tuple(given.only))]
     if not given.report:
-        if given.again:
-            results.traced = {}
+        if given.retrace:
+            results.files = {}
         due = [mutant for mutant in chosen if _due(results.of(mutant), given.again)]
         print(f"{len(due)} of {len(chosen)} mutants are to be played")
         play(due, results, given.jobs, given.patience)

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from dpfl.certificate.contents import Account, Certificate, Released, _measured, certify, headline, neighbours, spread
+from dpfl.certificate.contents import (
+    Account,
+    Certificate,
+    Released,
+    _measured,
+    certify,
+    guarantee,
+    headline,
+    neighbours,
+    spread,
+)
 from dpfl.certificate.figures import stated_figure
 from dpfl.privacy.events import ADD_REMOVE, REPLACE, encode, gaussian
 from dpfl.privacy.sampling import FixedSize, Poisson
@@ -72,6 +82,23 @@ def test_the_headline_warns_of_a_claim_only_where_it_is_lower():
         assert ("that is no guarantee" in sentence) == warns
     assert headline(certificate(2.0, 1.0, entropy="keyed"))[0] == "condition"
     assert headline(certificate("unbounded", 1.0))[0] == "nothing"
+
+
+def test_the_headline_names_what_left_unprotected():
+    leaking = certificate("unbounded", None)
+    assert "unprotected: a release without noise." in headline(leaking)[1]
+    leaking.guarantee.unaccounted = ["raw values", "a size"]
+    assert "unprotected: raw values; a size." in headline(leaking)[1]
+
+
+@pytest.mark.parametrize(("used", "stated"), [(None, 0.0), (0.0, 0.0), (0.5, 0.5)])
+def test_where_nothing_was_used_the_certificate_says_0(used: float | None, stated: float):
+    words = {
+        "unit": "sample", "neighbours": ADD_REMOVE, "delta": 1e-5, "adversary": "", "accountant": "pld", "unaccounted": (),
+        "assumptions": (), "warnings": (),
+    }  # fmt: skip
+    found: Any = SimpleNamespace(statement=SimpleNamespace(used=used, to_dict=lambda: words))
+    assert guarantee(found, [account("a", 1.5)]).used == stated
 
 
 def test_what_was_used_stands_in_the_certificate_as_the_statement_has_it(run_of, key):

@@ -12,7 +12,7 @@ from dpfl.data.schema import Features
 from dpfl.errors import DpflError
 from dpfl.gradients import products
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.gradients.mixing import refuse_mixing
+from dpfl.gradients.mixing import random_weights, refuse_mixing
 from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel, from_module
 from dpfl.models.columns import on_columns
@@ -258,3 +258,17 @@ def test_rows_come_in_chunks_that_bound_memory(monkeypatch: pytest.MonkeyPatch) 
     assert list(computed.rows(*batch(0, 5))) == []
     spoilt = list(computed.rows(torch.full((2, 5), torch.nan), torch.zeros(2, dtype=torch.long)))
     assert not any(matrix.any() for _, matrix in spoilt)
+
+
+def test_the_weights_of_a_test_are_usual_ones_and_no_variance_is_negative() -> None:
+    """A root of a negative number would make every score NaN, and scores that are all NaN hide a mixture."""
+    model = FlatModel(nn.Sequential(nn.Linear(400, 300), nn.BatchNorm1d(300)))
+    layout, weights = model.layout, random_weights(model)
+    spans = {
+        name: weights[layout.offsets[place] :][: torch.Size(layout.shapes[place]).numel()]
+        for place, name in enumerate(layout.names)
+    }
+    assert spans["1.running_var"].min() >= 0.5
+    assert float(spans["0.weight"].std()) == pytest.approx(1 / 20, rel=0.05), "one over the root of what a number reads"
+    assert float(spans["0.bias"].std()) == pytest.approx(1, rel=0.2)
+    assert not torch.equal(weights, model.vector)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.node.charter import SEED, read
+from dpfl.node.charter import SEED, Secure, read
 from dpfl.node.held import digest, held
 from dpfl.privacy import Keyed, Limit, SystemEntropy
 from dpfl.privacy.limit import Share
-from tests.node.loopback import SAMPLES, new_node, write_policy
+from tests.node.loopback import POLICY, SAMPLES, new_node, write_policy
 
 
 def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -> None:
@@ -24,6 +24,30 @@ def test_a_policy_refuses_by_default_whatever_it_does_not_name(tmp_path: Path) -
     assert isinstance(charter.randomness, SystemEntropy)
     assert charter.limit == Limit(30.0, 1e-5, "rdp")
     assert charter.shares("run") == ()
+
+
+def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path) -> None:
+    """A default is a promise: an owner who leaves a line out has read what holds then."""
+    limits = {"accountant": None}
+    charter = read(new_node(tmp_path / "b", allow=dict.fromkeys(POLICY["allow"]), limits=limits, split={"client": 0}))
+    assert charter.allow.model_dump() == {
+        "systems": (), "models": (), "own_models": {}, "variants": ("sound",), "least_noise_multiplier": 0.3,
+        "largest_clip": 10.0, "largest_weight": 10_000.0, "largest_sampling_rate": 0.5, "most_steps": 1000,
+        "most_rounds": 1000, "most_bytes": 256 * 1024**2, "most_memory": 4 * 1024**3,
+    }  # fmt: skip
+    assert charter.tell.model_dump() == {
+        "size": "exact", "trusted": False, "bare": False, "secure": True, "every": 0.0, "entropy": "system",
+    }  # fmt: skip
+    assert charter.limits.model_dump() == {
+        "epsilon": 30.0, "delta": 1e-5, "epsilon_a_year": None, "epsilon_a_run": None, "accountant": "pld", "unit": "sample",
+        "neighbours": "add/remove one",
+    }  # fmt: skip
+    assert charter.server.model_dump() == {"address": "127.0.0.1:9092", "ca": "ca.crt", "key": "carrier.key", "watch": 0}
+    assert charter.split is not None
+    assert charter.split.model_dump() == {"client": 0, "partition": "iid", "clients": 10, "seed": 0, "options": {}}
+    secure = Secure(members={"a": "", "b": ""})
+    assert (secure.least_survivors, secure.least_colluders) == (3, 1)
+    assert (charter.secure, charter.witness, charter.key.name) == (None, None, "node.pem")
 
 
 def test_limits_a_year_and_a_run_are_shares(tmp_path: Path) -> None:

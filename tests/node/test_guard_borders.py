@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
+from dpfl.keys import load_public
 from dpfl.models import FlatModel
 from dpfl.node import check
 from dpfl.node.charter import read
+from dpfl.node.folder import open_ledger as open_node_ledger
 from dpfl.node.guard import Guard, allowed, room
 from dpfl.node.held import held
 from dpfl.node.refusals import Bad
@@ -20,11 +22,13 @@ from dpfl.node.task import Task
 from dpfl.privacy import FixedSize, Flat, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.columns import ColumnSurvey
 from dpfl.privacy.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.ledger_chain import Tail
+from dpfl.privacy.ledgers import ledger_path
 from dpfl.privacy.limit import Share
 from dpfl.privacy.sampling import All, FixedCohort, PoissonSize
 from dpfl.privacy.secure_noise import SecureGaussian
 from tests.conftest import MODEL
-from tests.node.loopback import EVENT, PROPOSAL, ROUNDS, SAMPLES, TASK, new_node, round_of
+from tests.node.loopback import EVENT, PROPOSAL, ROUNDS, SAMPLES, TASK, new_node, round_of, write_policy
 from tests.privacy.exact import poisson
 from tests.privacy.workers import open_ledger
 
@@ -201,6 +205,19 @@ class TestPolicyFile:
             charter.allow.most_steps = 10**6  # type: ignore[misc]
 
 
+def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    charter = read(new_node(tmp_path / "b"))
+    data = held(charter)
+    with closing(open_node_ledger(charter, data, Tail())) as ledger:
+        seen = ledger.tail
+    path = ledger_path(charter.ledgers, "b")
+    open_node_ledger(charter, data, seen).close()
+    path.unlink()
+    with pytest.raises(DpflError, match="is gone, and what it held was spent"):
+        open_node_ledger(charter, data, seen)
+    assert not path.exists()
+
+
 class TestCheck:
     """`dpfl node check`, part by part."""
 
@@ -245,6 +262,14 @@ class TestCheck:
         assert ["WITHOUT ANY NOISE" in text for text in left] == [False, True, False]
         assert ["CLIPPED UPDATES WITHOUT NOISE" in text for text in left] == [False, False, True]
         assert "epsilon 30 in all at most, at delta 1e-05 by rdp, for one sample (add/remove one)" in left[0]
+
+    def test_a_list_of_members_with_another_key_for_this_node_is_named(self, tmp_path: Path) -> None:
+        keys = {name: load_public(new_node(tmp_path / name).parent / "node.pem.pub") for name in "abc"}
+        good = read(write_policy(tmp_path / "b", secure={"members": keys}))
+        assert check._members(good).count("(") == 2
+        swapped = read(write_policy(tmp_path / "b", secure={"members": keys | {"b": keys["a"], "a": keys["b"]}}))
+        with pytest.raises(DpflError, match=r"secure\.members\.b is not this node's own key"):
+            check._members(swapped)
 
     @pytest.mark.parametrize("address", ["host", "host:", ":9092", "host:0", "host:65536", "host:port", "host:-1"])
     def test_an_address_without_a_host_or_a_port_is_named(self, tmp_path: Path, address: str) -> None:

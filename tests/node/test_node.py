@@ -302,6 +302,15 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
     assert noise > apart
 
 
+@pytest.mark.parametrize("multiplier", [0.5, 3.0])
+def test_the_noise_of_an_upload_is_no_more_than_that_where_rounding_moves_nothing(tmp_path: Path, multiplier: float) -> None:
+    """The clip is of the update itself, and the noise is for all that is inside."""
+    upload = Upload(clip=Flat(1e-3), noise=Gaussian(multiplier), moves=2e-3, protects="client")
+    sent = work(site(tmp_path, network(200)), replace(PLAIN, upload=upload, samples=None), start(network(200))).update
+    assert sent is not None
+    assert float(sent.std()) == pytest.approx(2e-3 * multiplier, rel=0.1)
+
+
 class Mixing(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -218,3 +218,9 @@ def test_a_model_that_does_not_end_in_a_linear_layer_is_refused(ending: nn.Modul
         final_layer(FlatModel(nn.Sequential(nn.Linear(5, 3), ending)), X)
     with pytest.raises(DpflError, match=r"end it with nn\.Linear"):
         final_layer(FlatModel(nn.Sequential(nn.Conv1d(1, 3, 5), nn.Flatten())), X[:, None])
+
+
+def test_what_is_left_out_of_an_objective_is_as_its_paper_has_it() -> None:
+    assert Contrastive() == Contrastive(1.0, 0.5)
+    assert Perturbed() == Perturbed(1.0, 0.1)
+    assert (Contrastive().needs_last, Perturbed().needs_last, CrossEntropy().needs_last) == (True, False, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -85,6 +86,13 @@ class TestOrders:
         orders.begin(order("c", round=2))
         assert orders.reply(order("a", round=1)) is None
         assert refused(orders.begin, order("d", round=1)) == "order-past"
+
+    def test_replies_that_are_kept_are_their_owner_s_alone(self, orders: Orders, tmp_path: Path) -> None:
+        orders.begin(order())
+        orders.keep(order(), b"reply")
+        (reply,) = (tmp_path / "replies").iterdir()
+        assert stat.S_IMODE(reply.stat().st_mode) == 0o600
+        assert stat.S_IMODE((tmp_path / "replies").stat().st_mode) == 0o700
 
     def test_another_letter_for_an_order_is_refused(self, orders: Orders) -> None:
         orders.begin(order())

@@ -309,3 +309,17 @@ def test_the_documentation_lists_every_reason() -> None:
     text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
     table = re.findall(r"^\| `([a-z-]+)` \| ([A-Z].*\.) \|$", text, re.MULTILINE)
     assert dict(table) == wire.REASONS
+
+
+def test_numbers_end_at_1e30_on_either_side() -> None:
+    for good in (0, 1, -1, 0.5, 1e30, -1e30):
+        assert wire.number(good) == good
+    for bad in (1.001e30, -1.001e30, 10**31, -(10**31), math.inf, -math.inf, math.nan, True, "1", None, [1]):
+        with pytest.raises(Bad):
+            wire.number(bad)
+
+
+def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:
+    """A release is named by the words of its task: what is sent beside it must not buy it other noise."""
+    task = Task(0, 1, 2, Local(SGD(0.1)), Release(), raw=True)
+    assert repr(replace(task, values=("differences",))) == repr(task) != repr(replace(task, raw=False))

@@ -38,6 +38,15 @@ def test_the_classic_conversion_buys_the_iterations_of_the_papers(budget, iterat
     assert affordable({}, ALI, budget, DELTA, accountant("rdp-classic")) == iterations
 
 
+@pytest.mark.parametrize("best", [2, 3, 63, 64, 128, 256, 512, 600])
+def test_the_classic_conversion_is_the_least_over_the_orders_of_the_first_papers(best):
+    """For a Gaussian whose divergence is least at the order `best` among all orders; by hand."""
+    orders = np.array([*range(2, 64), 128, 256, 512])
+    rho = math.log(1 / DELTA) / (best - 1) ** 2
+    by_hand = np.min(orders * rho + math.log(1 / DELTA) / (orders - 1))
+    assert epsilon("rdp-classic", dp.GaussianDpEvent(math.sqrt(1 / (2 * rho)))) == pytest.approx(by_hand, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("budget", "iterations"), [pair for pair in zip(EPSILONS, PLD, strict=True) if pair[0] in (1.55, 2.5, 5.25)]
 )

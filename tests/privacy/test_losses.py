@@ -94,3 +94,14 @@ def test_what_is_cut_off_counts_as_an_infinite_loss():
     for losses in (whole.repeated(500).removed, whole.repeated(3).beside(whole.repeated(2)).added):
         assert 1.0 - 1e-13 < losses.chances.sum() + losses.infinite < 1.0 + 1e-8
         assert losses.infinite > whole.removed.infinite
+
+
+def test_what_two_cut_off_together_counts_as_an_infinite_loss_and_never_as_less():
+    """By hand: a loss of 4 with a chance of 3e-16 is beyond what is kept, and so are infinite losses of either or of both."""
+    tail = Losses(1.0, 0, np.array([0.5, 0.5 - 1.7e-8, 1.7e-8]), 0.0)
+    assert 0 < tail.beside(tail).infinite < 1e-15
+    one, other = Losses(1.0, -1, np.array([0.5, 0.4]), 0.1), Losses(1.0, 3, np.array([0.5, 0.3]), 0.2)
+    both = one.beside(other)
+    assert both.infinite == pytest.approx(0.28, rel=1e-12)
+    assert both.lowest == 2
+    np.testing.assert_allclose(both.chances, [0.25, 0.35, 0.12], rtol=1e-12)

@@ -133,6 +133,27 @@ def test_the_radius_is_that_of_its_uniform_number(bits):
     assert float(pair.norm()) == pytest.approx(math.sqrt(-2 * math.log(bits / 2**63)), rel=1e-5)
 
 
+def test_numbers_are_the_sines_and_cosines_of_angles_by_their_bits():
+    """32 bits for an angle, from -pi to pi and never 0; in float64 from the same bits, by hand."""
+    count = 101
+    words = rng(5).bit_generator.random_raw(count + (count + 1) // 2)
+    halves = words[count:].view(np.int32)[:count].astype(np.int64)
+    angles = math.pi * (halves | 1) / 2**31
+    radius = np.sqrt(-2 * np.log(np.abs(words[:count].view(np.int64).astype(float)) / 2**63))
+    found = gaussian_vector(2 * count, 3.0, rng(5)).numpy().reshape(2, count)
+    np.testing.assert_allclose(found, 3.0 * radius * np.stack([np.cos(angles), np.sin(angles)]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("units", [0.5, 1, 40, 5000])
+@pytest.mark.parametrize("longest", [0.25, 3.0])
+def test_noise_is_refused_below_a_part_in_2_to_the_20_of_the_sum(units, longest):
+    release = Release(All(), Flat(2.0), Gaussian(1.0))
+    least = 2.0**-20 * units * longest / release.added
+    Release(All(), Flat(2.0), Gaussian(least * 1.0001)).check_not_absorbed(units, longest)
+    with pytest.raises(DpflError, match=f"sum of {units:g} clipped units; raise it above"):
+        Release(All(), Flat(2.0), Gaussian(least * 0.9999)).check_not_absorbed(units, longest)
+
+
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 2**15 - 1, 2**15, 2**15 + 1, 3 * 2**15 + 7])
 def test_any_number_of_coordinates_has_noise_of_its_own(size):
     values = gaussian_vector(size, 2.0, rng(3)).numpy()

@@ -12,7 +12,8 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
-from dpfl.privacy.sampling import RARELY, largest_draw
+from dpfl.privacy.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.sampling import RARELY, Cyclic, largest_draw
 
 ONE_IN_A_MILLION = 1e-6
 
@@ -163,3 +164,23 @@ def test_a_draw_is_hardly_ever_larger_than_its_bound(rate: float, population: in
     assert tail <= math.log(RARELY)
     assert rate * population <= most <= population
     assert largest_draw(FixedSize(7), 100) == 7
+
+
+@pytest.mark.parametrize(
+    ("make", "neighbours", "hidden", "known", "counts", "least", "largest_share"),
+    [
+        (lambda: Poisson(0.5), ADD_REMOVE, True, True, False, 1, math.inf),
+        (lambda: PoissonSize(5), ADD_REMOVE, True, True, True, 5, math.inf),
+        (lambda: FixedSize(5), REPLACE, True, False, False, 5, 0.2),
+        (lambda: FixedCohort(5), REPLACE, True, True, False, 5, 0.2),
+        (lambda: All(), ADD_REMOVE, False, True, False, 1, math.inf),
+        (lambda: Cyclic(5), ADD_REMOVE, False, True, True, 5, math.inf),
+    ],
+    ids=["Poisson", "PoissonSize", "FixedSize", "FixedCohort", "All", "Cyclic"],
+)
+def test_what_is_stated_of_each_way_to_draw(make, neighbours, hidden, known, counts, least, largest_share):
+    """Rules, events and statements are chosen by these words."""
+    sampling = make()
+    stated = sampling.neighbours, sampling.hidden, sampling.known, sampling.counts, sampling.least, sampling.largest_share
+    assert stated == (neighbours, hidden, known, counts, least, largest_share)
+    assert sampling.expected(5) > 0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,29 +103,84 @@ def test_the_nearest_tests_are_those_that_enter_the_function_the_quickest_first(
         "beside": {"seconds": 0.1, "functions": ["secagg/group.py:check_sizes"]},
         "elsewhere": {"seconds": 0.1, "functions": ["secagg/keys.py:threshold"]},
     }
-    assert mutants.nearest(mutant, traced, 15.0) == ["quick", "slow", "beside"]
-    assert mutants.nearest(mutant, traced, 12.0) == ["quick", "slow"]
-    assert mutants.nearest(mutant, traced, 3.2) == ["quick"]
-    assert mutants.nearest(mutant, {"slow": traced["slow"]}, 0.5) == ["slow"]
+    assert mutants.Nearness(traced).of(mutant, 15.0) == ["quick", "slow", "beside"]
+    assert mutants.Nearness(traced).of(mutant, 12.0) == ["quick", "slow"]
+    assert mutants.Nearness(traced).of(mutant, 3.2) == ["quick"]
+    assert mutants.Nearness({"slow": traced["slow"]}).of(mutant, 0.5) == ["slow"]
+
+
+def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count(scripts) -> None:
+    import mutants
+
+    every = {(mutant.file, mutant.function): mutant for mutant in mutants.all_mutants(["privacy"])}
+    traced = {
+        "tests/run/test_a.py::far": {"seconds": 0.1, "functions": ["privacy/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_b.py::near": {"seconds": 1.0, "functions": ["privacy/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_sampling.py::own": {"seconds": 2.0, "functions": ["privacy/sampling.py:Poisson.event"]},
+        "tests/privacy/test_sampling.py::size": {"seconds": 1.0, "functions": ["privacy/sampling.py:PoissonSize.draw"]},
+        "tests/privacy/test_limit.py::other": {"seconds": 0.1, "functions": ["privacy/limit.py:Limit.covers"]},
+    }
+    own, near, far, size, other = (
+        "tests/privacy/test_sampling.py::own", "tests/privacy/test_b.py::near", "tests/run/test_a.py::far",
+        "tests/privacy/test_sampling.py::size", "tests/privacy/test_limit.py::other",
+    )  # fmt: skip
+    near_by = mutants.Nearness(traced)
+    assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [size, own, near, far]
+    assert near_by.of(every["privacy/limit.py", ""], 15.0) == [other]
+
+
+def test_a_test_that_fails_without_a_fault_kills_nothing(scripts) -> None:
+    from mutant_runner import Tracer
+
+    tracer = Tracer(str(ROOT / "src" / "dpfl"))
+    for name, outcome in (("good", "passed"), ("bad", "failed"), ("left out", "skipped")):
+        around = tracer.pytest_runtest_protocol(SimpleNamespace(nodeid=name))
+        next(around)
+        report = SimpleNamespace(nodeid=name, failed=outcome == "failed", skipped=outcome == "skipped")
+        tracer.pytest_runtest_logreport(report)
+        assert list(around) == []
+    assert tracer.to_dict()["tests"].keys() == {"good"}
+    assert tracer.to_dict()["failed"] == "bad"
+
+
+def test_only_files_of_tests_that_changed_are_traced_again(scripts, monkeypatch, tmp_path: Path) -> None:
+    import mutants
+
+    traced: list[list[str]] = []
+
+    def trace(files: list[str]) -> dict[str, dict[str, object]]:
+        traced.append(files)
+        return {f"{file}::test_{len(traced)}": {"seconds": 1.0, "functions": []} for file in files}
+
+    monkeypatch.setattr(mutants.mutant_runner, "trace", trace)
+    for files in ({"a.py": "1", "b.py": "1", "c.py": "1"}, {"a.py": "1", "b.py": "2"}, {"a.py": "1", "b.py": "2"}):
+        results = mutants.Results(tmp_path / "outcomes.json")
+        results.trace(files)
+    assert traced == [["a.py", "b.py", "c.py"], ["b.py"]]
+    assert {*mutants.Results(tmp_path / "outcomes.json").traced} == {"a.py::test_1", "b.py::test_2"}
 
 
 PLAYED = """
-import json, sys
+import dataclasses, json, sys
 import mutant_runner, mutants
 wanted = json.loads(sys.argv[1])
 named = {mutant.name: mutant for mutant in mutants.all_mutants()}
 mutant_runner.warm()
-played = [(named[name], [tests]) for name, tests in wanted.items()]
-print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
+faults = [(named[name], [tests]) for name, tests in wanted.items()]
+faultless = [(dataclasses.replace(fault, start=0, end=0, text=""), tests) for fault, tests in faults]
+missing = [(faults[0][0], ["tests/privacy/test_limit.py::test_that_is_not_there"])]
+for played in (faults, faultless, missing):
+    print(json.dumps({mutant.name: outcome.status for mutant, outcome in mutant_runner.run(played, jobs=2, seconds=60)}))
 """
 
 
 def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> None:
-    """In a process of its own, which has not imported dpfl. The last is a fault that no test can see."""
-    harmless = {"privacy/sampling.py:Poisson.draw:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds"}
-    words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE | harmless)]
+    """In a process of its own, which has not imported dpfl."""
+    words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == dict.fromkeys(SAMPLE, "killed") | dict.fromkeys(harmless, "survived")
+    faults, faultless, missing = map(json.loads, done.stdout.splitlines()[-3:])
+    assert faults == dict.fromkeys(SAMPLE, "killed")
+    assert faultless == dict.fromkeys(SAMPLE, "survived")
+    assert [*missing.values()] == ["survived"], "a test that is not there kills nothing"

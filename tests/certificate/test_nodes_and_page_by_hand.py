@@ -1,0 +1,125 @@
+"""Statements of nodes and the page of a certificate, made by hand: borders that whole runs do not reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpfl.certificate import page
+from dpfl.certificate.nodes import Expected, Given, Ordered, _checked, _listed, _releases, _together, verify_nodes
+from dpfl.data.elsewhere import NODES
+from dpfl.privacy.events import encode, gaussian
+from tests.certificate.test_figures_and_recompute import account, certificate
+
+LINE, OTHER = encode(gaussian(1.0)), encode(gaussian(2.0))
+
+
+def given(name: str = "a", made: int | None = 2, everything: Any = 2, **changes: Any) -> Given:
+    words: dict[str, Any] = {
+        "node": name, "public_key": name * 64, "unit": "sample", "neighbours": "add/remove one", "delta": 1e-5,
+        "proven": 1.0, "limit": 2.0, "accountant": "rdp", "adversary": "everybody", "releases": {LINE: everything},
+        "run": None if made is None else {"id": "r", "releases": {LINE: made}},
+    }  # fmt: skip
+    return Given(Path(f"{name}.json"), words | changes)
+
+
+def expected(*names: str, nodes: int | None = None, releases: int = 2, exact: bool = True) -> Expected:
+    ordered = {name: Ordered({LINE: releases}, exact) for name in names}
+    return Expected(list(names), len(names) if nodes is None else nodes, {}, ordered)
+
+
+class TestTogether:
+    def findings(self, some: list[Given], of: Expected) -> tuple[str, ...]:
+        return _together(some, of).findings
+
+    def test_every_node_once(self) -> None:
+        assert self.findings([given("a"), given("b")], expected("a", "b")) == ()
+        assert "given twice" in self.findings([given("a"), given("a")], expected("a"))[0]
+        assert "signed with one key" in self.findings([given("a"), given("b", public_key="a" * 64)], expected("a", "b"))[0]
+        assert self.findings([given("a")], expected("a", "b")) == ("The statement of b is missing: it took part in the run.",)
+
+    def test_statements_of_two_runs(self) -> None:
+        other = given("b", run={"id": "another", "releases": {}})
+        assert self.findings([given("a"), other], expected("a", "b")) == ("The statements are of 2 runs.",)
+        none = given("b", made=None)
+        assert self.findings([given("a"), none], expected("a", "b")) == ()
+        assert self.findings([none, given("c", made=None)], expected("b", "c")) == ()
+
+    def test_where_names_are_not_known_they_are_counted(self) -> None:
+        assert self.findings([given("a"), given("b")], expected(nodes=2)) == ()
+        assert self.findings([given("a")], expected(nodes=2)) == ("1 of 2 nodes have a statement here.",)
+
+
+class TestReleases:
+    def faults(self, one: Given, ordered: Ordered) -> list[str]:
+        return list(_releases(one, ordered))
+
+    def test_as_many_as_were_ordered(self) -> None:
+        assert self.faults(given(made=1, everything=1), Ordered({LINE: 1})) == []
+        assert self.faults(given(), Ordered({LINE: 2})) == []
+        assert len(self.faults(given(), Ordered({LINE: 1}))) == 1
+        assert len(self.faults(given(), Ordered({LINE: 3}))) == 1
+        assert self.faults(given(), Ordered({LINE: 3}, exact=False)) == []
+        assert len(self.faults(given(), Ordered({LINE: 1}, exact=False))) == 1
+        assert len(self.faults(given(), Ordered({LINE: 2, OTHER: 1}))) == 1
+        assert len(self.faults(given(), Ordered({OTHER: 1}, exact=False))) == 1
+
+    def test_no_more_for_a_run_than_for_all_runs(self) -> None:
+        assert self.faults(given(made=2, everything=5), Ordered({LINE: 2})) == []
+        assert "for all of its runs" in self.faults(given(made=2, everything=1), Ordered({LINE: 2}))[0]
+
+    @pytest.mark.parametrize("odd", [0, -1, 1.0, True, "1"])
+    def test_counts_are_whole_numbers_above_0(self, odd: Any) -> None:
+        for one in (given(made=odd), given(everything=odd)):
+            assert self.faults(one, Ordered({LINE: 2})) == ["counts releases that are no whole numbers above 0"]
+
+    def test_what_an_account_lists_is_exact_where_no_other_run_is_counted_with_it(self) -> None:
+        assert _listed(account(), exact=True).exact
+        assert not _listed(account(), exact=False).exact
+        assert not _listed(account(other_runs=1), exact=True).exact
+
+
+def test_a_node_that_made_fewer_is_said_to_be_unchecked_where_nobody_can_tell() -> None:
+    exact = _checked(given(), certificate(), expected("a"))
+    rough = _checked(given(), certificate(), expected("a", releases=3, exact=False))
+    assert (exact.findings, exact.unchecked) == ((), ())
+    assert (rough.findings, len(rough.unchecked)) == ((), 1)
+    assert "had no node a" in _checked(given(), certificate(), expected("b")).findings[0]
+    assert "2 releases for this run" in exact.outcome
+    assert "0 releases for this run" in given(made=None).text
+
+
+def test_statements_that_were_not_given_are_named() -> None:
+    accounts = [account(name=name, ledger=f"{name}.sqlite") for name in ("a", "b")]
+    over_nodes = certificate(accounts=accounts, trained=certificate().trained.model_copy(update={"partition": NODES}))
+    (check,) = verify_nodes([], over_nodes, None)
+    assert check.unchecked[0].endswith("were not given: a, b.")
+    assert verify_nodes([], certificate(), None) == []
+
+
+class TestPage:
+    def test_words_for_figures(self) -> None:
+        assert [page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == ["see file"] * 3 + ["1.5000", "2", "words"]
+
+    @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
+    def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
+        kinds = [SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)]
+        drawn = page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
+        assert sum(f"kind {number}<" in drawn for number in range(count)) == min(count, 6)
+        assert ("kinds more" in drawn, f"and {more} kinds more" in drawn) == (more > 0, more > 0)
+
+    @pytest.mark.parametrize(("count", "named"), [(1, True), (30, True), (31, False)])
+    def test_up_to_thirty_accounts_are_named(self, count: int, named: bool) -> None:
+        accounts = [account(name=f"client-{number}", ledger=f"client-{number}.sqlite") for number in range(count)]
+        assert ("client-0" in page._accounts(certificate(accounts=accounts))) is named
+
+    @pytest.mark.parametrize(
+        ("reported", "said"),
+        [({}, "nothing"), ({"accuracy": 0.5}, "accuracy 50.00% on the test set"), ({"measured": "loss 1"}, "loss 1")],
+    )
+    def test_what_was_measured_is_said_as_it_was_reported(self, reported: dict[str, Any], said: str) -> None:
+        usual = certificate().reported.model_copy(update=reported)
+        assert dict(page._reported(certificate(reported=usual)))["Measured"] == said

@@ -1,0 +1,118 @@
+"""Signed heads of a ledger as a message carries them: how many, how long, and of which form, just at the borders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpfl.keys import canonical, raw, sign
+from dpfl.node.ledger_head import (
+    KEPT,
+    MOST_BYTES,
+    MOST_HEADS,
+    MOST_KINDS,
+    MOST_STARTS,
+    HeadSet,
+    LedgerHead,
+    SignedHead,
+    fitting,
+    head_from_words,
+    heads_from_words,
+)
+from dpfl.node.refusals import Bad
+from dpfl.privacy.events import encode, gaussian
+from dpfl.privacy.ledger_starts import Start
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+LINE = encode(gaussian(1.0))
+HEAD = LedgerHead("b", raw(KEY.public_key()), "sample", "add/remove one", 9, "a" * 64, (Start(1, "0" * 16, 9),), (), ())
+
+
+def signed(head: LedgerHead = HEAD, **changes: Any) -> dict[str, Any]:
+    words = head.to_words() | changes
+    return {"head": words, "signature": sign(words, KEY)}
+
+
+def refused(given: Any) -> bool:
+    try:
+        head_from_words(given)
+    except Bad as bad:
+        return bad.reason == "bad-words"
+    return False
+
+
+def test_as_many_heads_as_a_message_may_show_and_no_more() -> None:
+    one = signed()
+    assert len(heads_from_words([one] * MOST_HEADS)) == MOST_HEADS == 32
+    assert heads_from_words([]) == ()
+    for odd in ([one] * (MOST_HEADS + 1), {}, (one,), "", "heads", None, 3, {"head": 1}):
+        with pytest.raises(Bad):
+            heads_from_words(odd)
+
+
+@pytest.mark.parametrize("list_of", ["spent", "planned", "starts"])
+def test_lists_end_where_a_head_that_is_signed_does(list_of: str) -> None:
+    """A node lists so many kinds, and one more for all that are left: its own head must be readable."""
+    entry, most = {
+        "spent": ([LINE, "", 1], MOST_KINDS + 1),
+        "planned": ([LINE, 1], MOST_KINDS + 1),
+        "starts": ([1, "0" * 16, 9], MOST_STARTS),
+    }[list_of]
+    assert not refused(signed(**{list_of: [entry] * most}))
+    assert refused(signed(**{list_of: [entry] * (most + 1)}))
+    for odd in ({}, None, [[*entry, 1]], [entry[:-1]], [{}], [None]):
+        assert refused(signed(**{list_of: odd}))
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("rows", [1, 2**53], [0, -1, 2**53 + 1, 1.0, True, "1", None]),
+        ("node", ["", "n" * 64], ["n" * 65, "a\nb", 1, None]),
+        ("seal", ["0123456789abcdef" * 4], ["a" * 63, "a" * 65, "A" * 64, "g" * 64, 1]),
+        ("spent", [[[LINE, "shared 3-1", 1]], [[LINE, "", 2**53]]], [[[LINE, "shared", 1]], [[LINE, "", 0]], [["{}", "", 1]]]),
+        ("spent", [], [[["x" * 1001, "", 1]], [[1, "", 1]], [[LINE, None, 1]]]),
+        ("planned", [[[LINE, 7]]], [[[LINE, 0]], [[LINE, "7"]], [["[]", 7]]]),
+        ("format", [1], [0, 2, None, "1"]),
+    ],
+)
+def test_a_value_of_another_form_is_refused(field: str, good: list[Any], bad: list[Any]) -> None:
+    for value in good:
+        assert not refused(signed(**{field: value, **({"starts": []} if field == "rows" else {})}))
+    for value in bad:
+        assert refused(signed(**{field: value, **({"starts": []} if field == "rows" else {})}))
+
+
+def test_the_latest_start_ends_in_the_last_row() -> None:
+    assert not refused(signed(starts=[[2, "1" * 16, 9], [1, "0" * 16, 5]]))
+    assert not refused(signed(starts=[]))
+    assert refused(signed(starts=[[2, "1" * 16, 8]]))
+    assert refused(signed(starts=[[2, "1" * 16, 10]]))
+
+
+def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
+    short = SignedHead(HEAD, "0" * 128)
+    assert len(fitting([short] * (MOST_HEADS + 5))) == MOST_HEADS
+    long = SignedHead(LedgerHead(**{**vars(HEAD), "spent": ((gaussian(1.0), "", 1),) * MOST_KINDS}), "0" * 128)
+    size = len(canonical(long.to_words()))
+    assert 1 < MOST_BYTES // size < MOST_HEADS
+    assert len(fitting([long] * MOST_HEADS)) == MOST_BYTES // size
+
+
+def test_of_each_start_the_furthest_head_is_remembered_and_of_starts_the_latest() -> None:
+    def head(boot: int, rows: int) -> SignedHead:
+        return SignedHead(LedgerHead(**{**vars(HEAD), "rows": rows, "starts": (Start(boot, f"{boot:016x}", rows),)}), "")
+
+    known = HeadSet()
+    assert known.add(head(1, 5))
+    assert not known.add(head(1, 5))
+    assert not known.add(head(1, 4))
+    assert known.add(head(1, 6))
+    for boot in range(2, KEPT + 1):
+        assert known.add(head(boot, 10 * boot))
+    assert len(known) == KEPT
+    assert known.add(head(KEPT + 1, 3)), "a later start with fewer rows is of a copy"
+    assert [one.head.boot for one in known] == [*range(KEPT + 1, 1, -1)]
+    assert not known.add(head(1, 99)), "the earliest goes first"

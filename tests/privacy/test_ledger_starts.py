@@ -1,0 +1,97 @@
+"""Starts of a node in a ledger's chain: which chains were reconciled, what two copies share, by hand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from dpfl.privacy.ledger_starts import (
+    Start,
+    common_rows,
+    is_taken_over,
+    new_start,
+    read_starts,
+    runs_before,
+    spread_starts,
+    taken_over,
+)
+
+SEAL, OTHER = "a" * 64, "b" * 64
+FIRST, SECOND, STRANGER = "1" * 16, "2" * 16, "3" * 16
+
+
+@pytest.fixture(name="connection")
+def _connection() -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT, link INTEGER)")
+    yield connection
+    connection.close()
+
+
+def write(connection: sqlite3.Connection, *rows: tuple[str, int]) -> None:
+    connection.executemany("INSERT INTO runs (run, link) VALUES (?, ?)", rows)
+
+
+class TestReconciled:
+    """A chain counts as reconciled only by its own seal, or as an earlier part of one that was."""
+
+    def test_a_chain_is_known_by_its_seal_and_no_other_is(self, connection):
+        write(connection, ("a run", 2), (taken_over(SEAL, []), 3))
+        assert is_taken_over(connection, SEAL, 9, FIRST)
+        assert not is_taken_over(connection, OTHER, 9, FIRST)
+
+    def test_an_earlier_part_is_known_by_its_start_up_to_the_row_where_that_ended(self, connection):
+        write(connection, (taken_over(SEAL, [Start(2, SECOND, 9), Start(1, FIRST, 5)]), 3))
+        for start, end in ((FIRST, 5), (SECOND, 9)):
+            assert is_taken_over(connection, OTHER, end - 1, start)
+            assert is_taken_over(connection, OTHER, end, start)
+            assert not is_taken_over(connection, OTHER, end + 1, start)
+        for rows in (0, 1, 5):
+            assert not is_taken_over(connection, OTHER, rows, STRANGER)
+
+    def test_where_nothing_was_reconciled_nothing_is(self, connection):
+        write(connection, ("a run", 2), (new_start(1), 3))
+        assert not is_taken_over(connection, SEAL, 0, FIRST)
+
+    def test_the_second_of_two_is_found(self, connection):
+        write(connection, (taken_over(SEAL, []), 3), (taken_over(OTHER, [Start(1, FIRST, 5)]), 4))
+        assert is_taken_over(connection, OTHER, 9, SECOND)
+        assert is_taken_over(connection, "c" * 64, 5, FIRST)
+
+
+def test_a_start_ends_in_the_row_before_the_next(connection):
+    names = [new_start(1), new_start(2)]
+    write(connection, ("a run", 2), (names[0], 3), ("node/reconciled/x", 5), (names[1], 8), ("another run", 9))
+    starts = read_starts(connection, 12)
+    assert [(start.boot, start.end) for start in starts] == [(2, 12), (1, 7)]
+    assert [f"node/start/{start.boot}/{start.name}" for start in starts] == names[::-1]
+
+
+def test_a_start_has_64_random_bits():
+    names = {new_start(1).rsplit("/", 1)[1] for _ in range(100)}
+    assert len(names) == 100
+    assert {len(bytes.fromhex(name)) for name in names} == {8}
+
+
+def test_runs_before_one_leave_starts_out(connection):
+    write(connection, (new_start(1), 2), ("a", 3), (new_start(2), 4), ("b", 5), ("c", 6))
+    assert [runs_before(connection, run) for run in "abc"] == [0, 1, 2]
+
+
+def test_two_chains_share_what_the_first_to_end_a_common_start_has():
+    one = [Start(3, "c", 30), Start(2, "b", 20), Start(1, "a", 10)]
+    assert common_rows(one, one) == 30
+    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 17), Start(1, "a", 10)]) == 17
+    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 25), Start(1, "a", 10)]) == 20
+    assert common_rows(one, [Start(1, "x", 5)]) == common_rows(one, []) == common_rows([], one) == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "places"),
+    [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2]), (5, [0, 1, 2, 4]), (9, [0, 1, 2, 4, 8])],
+)
+def test_starts_that_are_shown_lie_at_powers_of_two(count, places):
+    starts = [Start(count - place, str(place), count - place) for place in range(count)]
+    assert [int(start.name) for start in spread_starts(starts)] == places
