@@ -86,14 +86,16 @@ def test_kernels_that_are_not_square(kernel: tuple[int, int]) -> None:
 
 
 class Shifted(nn.Module):
+    """Its running statistic is a number of the model, and no gradient has it."""
+
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.head = nn.Linear(5, CLASSES)
-        self.register_buffer("shift", torch.zeros(5))
+        self.register_buffer("running_mean", torch.zeros(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(x + self.shift)
+        return self.head(x - self.running_mean)
 
 
 def test_energies_are_of_what_is_trained_alone() -> None:
