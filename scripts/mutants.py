@@ -2,7 +2,7 @@
 
     python scripts/mutants.py --sample 120   # so many of each package, chosen by a fixed seed; without it, all
     python scripts/mutants.py --only secagg/shares.py --jobs 1
-    python scripts/mutants.py --again        # those that survived, once more: after new tests were written
+    python scripts/mutants.py --again        # those that survived and are not listed as harmless, once more
     python scripts/mutants.py --retrace      # with all tests traced anew: after functions were renamed
     python scripts/mutants.py --report       # what is known, without playing any
 
@@ -218,7 +218,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--patience", type=float, default=15.0, help="seconds of tests for one mutant, as traced without a fault"
     )
-    parser.add_argument("--again", action="store_true", help="play those that survived once more")
+    parser.add_argument("--again", action="store_true", help="play those that survived and are not harmless once more")
     parser.add_argument("--retrace", action="store_true", help="trace all tests anew, not only the files that changed")
     parser.add_argument("--report", action="store_true", help="play none, and show what is known")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -231,7 +231,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.report:
         if given.retrace:
             results.files = {}
-        due = [mutant for mutant in chosen if _due(results.of(mutant), given.again)]
+        explained = harmless()
+        due = [mutant for mutant in chosen if _due(results.of(mutant), given.again and mutant.name not in explained)]
         print(f"{len(due)} of {len(chosen)} mutants are to be played")
         play(due, results, given.jobs, given.patience)
     return 1 if report(chosen, results) else 0

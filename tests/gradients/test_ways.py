@@ -39,18 +39,26 @@ def test_chunks_are_tested_for_samples_of_every_shape() -> None:
     assert len(computed._sizes) == 2
 
 
-def test_the_self_test_compares_losses_norms_and_all_that_is_summed() -> None:
-    """Where a gradient is made of parts, the parts; where it is written out, all of it."""
+def test_the_self_test_compares_what_gradients_are_made_of() -> None:
+    module = nn.Linear(5, CLASSES)
+    x, y = batch(3, 5)
+    computed = ClippedGradients(FlatModel(module))
+    for _ in range(2):
+        losses, weight, bias, *parts = computed._outputs(x, y, None)
+        assert losses.shape == weight.shape == bias.shape == (3,)
+        assert any(torch.equal(part, x) for part in parts), "what the layer read"
+        assert sum(part.shape == (3, CLASSES) for part in parts) == 2, "slopes at its outputs, and the bias written out"
+        computed._pass = computed._next_way(Unsupported("asked for"))
+
+
+def test_the_self_test_compares_all_of_a_gradient_that_is_written_out() -> None:
     module = nn.Linear(5, CLASSES)
     x, y = batch(3, 5)
     rows = one_by_one(module, x, y)
     computed = ClippedGradients(FlatModel(module))
     while not isinstance(computed._pass, RowPass):
-        losses, *others = computed._outputs(x, y, None)
-        assert losses.shape == (3,)
-        assert any(torch.equal(part, x) for part in others), "what the layer read"
         computed._pass = computed._next_way(Unsupported("asked for"))
-    losses, weight, bias, *written = computed._outputs(x, y, None)
+    _, weight, bias, *written = computed._outputs(x, y, None)
     torch.testing.assert_close((weight + bias).float(), rows.square().sum(1), rtol=1e-3, atol=0)
     torch.testing.assert_close(torch.cat(written, dim=1), rows, rtol=1e-5, atol=1e-6)
 
@@ -86,14 +94,16 @@ def test_kernels_that_are_not_square(kernel: tuple[int, int]) -> None:
 
 
 class Shifted(nn.Module):
+    """Its running statistic is a number of the model, and no gradient has it."""
+
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.head = nn.Linear(5, CLASSES)
-        self.register_buffer("shift", torch.zeros(5))
+        self.register_buffer("running_mean", torch.zeros(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(x + self.shift)
+        return self.head(x - self.running_mean)
 
 
 def test_energies_are_of_what_is_trained_alone() -> None:

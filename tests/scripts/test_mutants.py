@@ -24,8 +24,10 @@ SAMPLE = {
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
     "secagg/member.py:Member.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_held:compare:3": "tests/node/test_statement.py",
+    "gradients/products.py:stacked:extreme:1": "tests/gradients/test_products.py",
+    "certificate/figures.py:between:sign:1": "tests/certificate/test_figures_and_recompute.py",
 }
-"""Mutants, with the tests that kill each within a second."""
+"""Mutants of every package, with the tests that kill each within seconds."""
 
 
 @pytest.fixture(name="scripts")
