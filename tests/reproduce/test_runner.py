@@ -9,7 +9,7 @@ import multiprocessing
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -141,6 +141,7 @@ class Slow:
 
     name: str
     folder: str
+    tag: ClassVar[str] = "Slow"
 
     @property
     def content(self) -> dict[str, str]:
