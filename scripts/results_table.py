@@ -1,9 +1,9 @@
 """The pages of docs/results: what was run for the five papers, and what came out.
 
-README.md has one paragraph per paper and one table of results. Each paper has a page with the longer findings. Numbers come from
-docs/results/NAME/results.csv and, for runs at another scale, from NAME.scaled/results.csv. Words come from
-docs/results/verdicts.toml, which also lists the rows that README.md shows. docs/results/versions.toml says which code and which day a
-digest in a cell stands for.
+README.md has one paragraph per paper and one table of results. Each paper has a page with the longer findings. Numbers come
+from docs/results/NAME/results.csv and, for runs at another scale, from NAME.scaled/results.csv. Words come from
+docs/results/verdicts.toml, which also lists the rows that README.md shows. docs/results/versions.toml says which code and which
+day a digest in a cell stands for.
 
 python scripts/results_table.py          # writes the generated blocks of every page
 python scripts/results_table.py --check  # says which pages are not up to date
@@ -29,7 +29,8 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEEDS, BAR = 3, "\\|"
 BLOCK = re.compile(r"(<!-- made by scripts/results_table\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 HEADS = (
-    "paper", "what", "data, model", "command", "scale", "seeds", "printed", "ours", "epsilon claimed", "epsilon proven", "code, date",
+    "paper", "what", "data, model", "command", "scale", "seeds", "printed", "ours", "epsilon claimed", "epsilon proven",
+    "code, date",
 )  # fmt: skip
 ADAPTIVE = ("ali-dpfl", "als-dpfl")
 """Systems whose steps follow what was released."""
@@ -300,10 +301,9 @@ def _whole(table: Table, folder: Path) -> str:
             seeds = str(state.seeds) if state.seeds == 1 else f"1 to {state.seeds}"
             scale = f"{state.done} of {state.cells} cells{', scaled' * (place != table.name)}"
             name = f"[{what.partition(':')[0]}]({place}/table.md)"
-            many = "see the table"
+            many, ours = "see the table", f"[picture]({place}/picture.png)"
             return _line(
-                paper, name, setting, command_of(table), scale, seeds, "a picture", f"[picture]({place}/picture.png)", many, many,
-                made_by(rows),
+                paper, name, setting, command_of(table), scale, seeds, "a picture", ours, many, many, made_by(rows),
             )  # fmt: skip
     return _line(paper, what.partition(":")[0], NOTHING, command_of(table), NOT_RUN, *(["0", "", NOT_RUN] + [""] * 3))
 
@@ -359,7 +359,8 @@ def part_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
     """What each algorithm and theorem of a paper came to, in sentences."""
     for part in verdicts(folder)["part"]:
         if part["paper"] == paper:
-            yield f"- **{part['what']}.** {part['verdict']} {part['state']} ([test](../../{part['test']})): `{part['command']}`."
+            how = f"{part['state']} ([test](../../{part['test']}), `{part['command']}`)."
+            yield f"- **{part['what']}.** {part['verdict']} {how}"
 
 
 def blocks(paper: str | None = None, folder: Path = RESULTS) -> dict[str, str]:
