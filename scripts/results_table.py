@@ -50,6 +50,16 @@ PHOTOGRAPHS = 1.3
 
 
 @dataclass(frozen=True)
+class Group:
+    """How far one data set of a table is."""
+
+    name: str
+    done: int
+    cells: int
+    hours: float
+
+
+@dataclass(frozen=True)
 class State:
     """How far a table was run: cells that are done of all, with which seeds, in which settings."""
 
@@ -60,35 +70,8 @@ class State:
     settings: Sequence[str]
     models: Sequence[str]
     hours: float
-    groups: Sequence[str] = ()
-    """Of a table of several data sets: how far each is, and what is left of it."""
-
-    def __str__(self) -> str:
-        if not self.done:
-            before = f"; {self.earlier} cells were run before the table changed" if self.earlier else ""
-            return f"not run: {_hours(self.hours)}{before}"
-        left = "" if self.done == self.cells or not self.models else f"; the rest: {_hours(self.hours)}"
-        return f"{self.far}{left}{self._by_group}"
-
-    @property
-    def far(self) -> str:
-        """What was run, and how."""
-        how = "closed form" if not self.models else f"{self._seeds}, {', '.join(f'`{name}`' for name in self.models)}"
-        cells = "whole" if self.done == self.cells else f"{self.done} of {self.cells} cells"
-        scaled = f", scaled by {', '.join(f'`{setting}`' for setting in self.settings)}" if self.settings else ""
-        return f"{cells}, {how}{scaled}"
-
-    @property
-    def _by_group(self) -> str:
-        return f" ({'; '.join(self.groups)})" if self.groups else ""
-
-    @property
-    def _seeds(self) -> str:
-        return "one seed" if self.seeds == 1 else f"up to {self.seeds} seeds"
-
-
-def _hours(hours: float) -> str:
-    return f"some {float(f'{hours:.2g}'):,g} hours of a core a seed" if hours >= 0.1 else "minutes of a core a seed"
+    groups: Sequence[Group] = ()
+    """How far each data set is, of a table of several that is not whole."""
 
 
 def state_of(table: Table, folder: Path = RESULTS, place: str = "") -> State:
@@ -114,10 +97,9 @@ def _groups(table: Table) -> list[str]:
     return list(dict.fromkeys(cell.group for cell in table.cells))
 
 
-def _far(group: str, cells: Sequence[Cell], missing: Sequence[Cell]) -> str:
+def _far(group: str, cells: Sequence[Cell], missing: Sequence[Cell]) -> Group:
     own = [cell for cell in missing if cell.group == group]
-    left = f", the rest {_left(own):.2g} hours" if own else ""
-    return f"{group} {len(cells) - len(own)} of {len(cells)}{left}"
+    return Group(group, len(cells) - len(own), len(cells), _left(own))
 
 
 def _left(cells: Sequence[Cell]) -> float:
@@ -334,8 +316,14 @@ def far_lines(paper: str, folder: Path = RESULTS) -> Iterator[str]:
             continue
         full, beside = state_of(table, folder), state_of(table, folder, f"{table.name}{SCALED}")
         yield _far_line(table, full, table.name, folder)
+        for group in full.groups:
+            yield _line(f"of it {group.name}", "", f"{group.done} of {group.cells}", "", "", "", _hours(group.hours))
         if (folder / f"{table.name}{SCALED}").exists():
             yield _far_line(table, beside, f"{table.name}{SCALED}", folder)
+
+
+def _hours(hours: float) -> str:
+    return f"{float(f'{hours:.2g}'):,g}"
 
 
 def _far_line(table: Table, state: State, place: str, folder: Path) -> str:
@@ -343,7 +331,7 @@ def _far_line(table: Table, state: State, place: str, folder: Path) -> str:
     models = ", ".join(f"`{model}`" for model in state.models) or NOTHING
     seeds = f"up to {state.seeds}" if state.seeds > 1 else str(state.seeds)
     settings = ", ".join(f"`{setting}`" for setting in state.settings) or NOTHING
-    left = "" if place != table.name else f"{float(f'{state.hours:.2g}'):,g}"
+    left = "" if place != table.name else _hours(state.hours)
     return _line(name, command_of(table), f"{state.done} of {state.cells}", seeds, models, settings, left)
 
 

@@ -150,17 +150,26 @@ def folder_with(tmp_path: Path, table: Table, cells: int, scale: str = "") -> Pa
 
 def test_states_are_read_off_the_results(known: dict[str, Table], tmp_path: Path) -> None:
     table = known["clipping-3"]
-    assert "not run: some 1,200 hours" in str(state_of(table, tmp_path))
-    some = folder_with(tmp_path, table, 2)
-    assert str(state_of(table, some)).startswith("2 of 16 cells, one seed, `mlp`; the rest: some ")
+    before = state_of(table, tmp_path)
+    assert (before.done, before.cells, f"{before.hours:.2g}") == (0, 16, "1.2e+03")
+    after = state_of(table, folder_with(tmp_path, table, 2))
+    assert (after.done, after.cells, after.seeds, after.models) == (2, 16, 1, ["mlp"])
+    assert 0 < after.hours < before.hours
 
 
 def test_whole_and_scaled_tables_say_so(known: dict[str, Table], tmp_path: Path) -> None:
     table = known["clipping-fig5"]
     scaled = folder_with(tmp_path, table, len(table.cells), "budget.rounds=2")
     found = state_of(table, scaled, f"{table.name}.scaled")
-    assert found.far == "whole, one seed, `mlp`, scaled by `budget.rounds=2`"
+    assert (found.done, found.seeds, found.models, found.settings) == (found.cells, 1, ["mlp"], ["budget.rounds=2"])
     assert not state_of(table, scaled).done
+
+
+def test_a_table_of_several_data_sets_says_how_far_each_is() -> None:
+    far = list(results_table.far_lines("ALI-DPFL"))
+    second = next(number for number, line in enumerate(far) if "`dpfl reproduce ali-2`" in line)
+    assert [line.split(" | ")[2] for line in far[second : second + 4]] == ["99 of 190", "42 of 62", "43 of 62", "14 of 66"]
+    assert far[second + 1].startswith("| of it MNIST | ")
 
 
 def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(known: dict[str, Table], tmp_path: Path) -> None:
