@@ -1,4 +1,4 @@
-"""The comparisons of docs/results/README.md, from what `dpfl reproduce` has kept.
+"""The comparisons on the pages docs/results/ali-dpfl.md and auto.md, from the cells that `dpfl reproduce` has kept.
 
 python scripts/findings.py reproduced
 """
