@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dpfl.certificate import Certificate, certify
-from dpfl.certificate.page import MOST_LISTED, page
+from dpfl.certificate.page import MOST_LISTED, _releases, page
 from dpfl.privacy.statement import rounded_up
 
 
@@ -61,3 +63,13 @@ def test_many_accounts_are_counted_by_their_epsilon(drawn):
     html = page(certificate.model_copy(update={"accounts": many}), "00")
     assert f"{len(many)} accounts" in html
     assert "client-00000" not in html
+
+
+def test_the_kinds_of_release_that_were_made_most_often_come_first() -> None:
+    def account(*releases: tuple[str, int]) -> Any:
+        return SimpleNamespace(releases=[SimpleNamespace(kind=kind, count=count) for kind, count in releases], other_runs=0)
+
+    html = _releases([account(("rare", 1), ("usual", 40)), account(("usual", 30), ("some", 7))])
+    assert html.index("usual") < html.index("some") < html.index("rare")
+    assert "40 ×" in html
+    assert "in 2 of 2 accounts" in html

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients import products as module
-from dpfl.gradients.products import SampleGradient, _Products, outer, stacked, sum_rows, written_out
+from dpfl.gradients.products import SampleGradient, _Products, outer, stacked, sum_of_outer, sum_rows, written_out
 from dpfl.privacy.rounding import COVER, TERMS
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
@@ -78,3 +78,14 @@ def test_columns_are_summed_in_parts() -> None:
     rows = torch.randn(200, 2500, generator=torch.Generator().manual_seed(2))
     weights = torch.linspace(0, 1, 200, dtype=torch.float64)
     torch.testing.assert_close(sum_rows(weights, rows), weights @ rows.double(), rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(4, 3), (1, 3), (4, 1), (1, 1)])
+def test_one_term_is_an_outer_product_whatever_its_sizes(inputs: int, outputs: int) -> None:
+    x, g, weights = torch.randn(5, 1, inputs), torch.randn(5, 1, outputs), torch.rand(5, dtype=torch.float64)
+    gradient = sum_of_outer(x, g)
+    rows = torch.bmm(g.mT, x).flatten(1)
+    assert gradient.amplifies == 1
+    assert torch.equal(gradient.rows(slice(0, 5)), rows)
+    assert torch.allclose(gradient.weighted(slice(0, 5), weights), weights @ rows.double(), rtol=1e-6)
+    assert (gradient.squares >= rows.double().square().sum(1)).all()

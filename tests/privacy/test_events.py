@@ -110,3 +110,11 @@ def test_an_event_is_described_with_its_numbers():
     assert "1.1" in describe(dp.PoissonSampledDpEvent(0.015, dp.GaussianDpEvent(1.1)))
     assert "10 of 200" in describe(dp.SampledWithoutReplacementDpEvent(200, 10, dp.GaussianDpEvent(1.1)))
     assert "Laplace" in describe(dp.LaplaceDpEvent(1.0))
+
+
+def test_everyone_may_be_drawn_and_nobody_may_not():
+    everyone = dp.PoissonSampledDpEvent(1.0, dp.GaussianDpEvent(1.5))
+    assert decode(encode(everyone)) == everyone
+    for rate in ("0.0", "1.0000001", "-1.0"):
+        with pytest.raises(DpflError):
+            decode(encode(everyone).replace('"rate":1.0', f'"rate":{rate}'))

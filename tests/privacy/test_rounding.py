@@ -67,3 +67,8 @@ def test_what_a_sample_counts_with_is_bounded_in_float64() -> None:
     assert not inside[3].any()
     moved = bounded_sum([rows], 7, 2.0) - bounded_sum([rows[1:]], 7, 2.0)
     assert float(moved.norm()) <= 2
+
+
+def test_the_unit_roundoff_of_each_format_is_that_of_ieee_754():
+    assert torch.finfo(torch.float64).eps / 2 == rounding.DOUBLE
+    assert gamma(1, rounding.DOUBLE) == pytest.approx(2.0**-53)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.privacy import PrivacyStatement
-from dpfl.privacy.statement import figure
+from dpfl.privacy.statement import figure, rounded_up
 
 KEYS = {
     "unit", "neighbours", "delta", "adversary", "accountant", "proven", "claimed", "claim", "unaccounted", "per_client",
@@ -136,3 +136,9 @@ def test_a_figure_in_json_is_epsilon_to_six_places(epsilon):
 def test_figures_that_are_no_numbers():
     assert figure(None) is None
     assert figure(math.inf) == "unbounded"
+
+
+@given(st.floats(0, 1e4), st.integers(1, 6))
+def test_a_figure_with_fewer_digits_says_no_less_and_little_more(epsilon: float, digits: int) -> None:
+    shown = rounded_up(epsilon, digits)
+    assert epsilon - 1e-9 <= shown <= epsilon + 10.0**-digits + 1e-9
