@@ -125,7 +125,9 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_same_sums_events_and_model_as_in_a_simulation(made: Made, tmp_path: Path, monkeypatch, summed, system: str) -> None:
+def test_the_same_sums_events_and_model_as_in_a_simulation(
+    made: Made, tmp_path: Path, monkeypatch, summed, system: str
+) -> None:
     algorithm, changed = SYSTEMS[system]
     said = BASE | {"privacy": BASE["privacy"] | {"entropy": "keyed"}, "algorithm": algorithm or BASE["algorithm"]}
     monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
