@@ -68,6 +68,14 @@ class Clock:
         self.now += seconds
 
 
+class Ticking(Clock):
+    """Every look at this clock takes a second."""
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests stay until the end: collections of garbage need not look through them."""
     gc.freeze()

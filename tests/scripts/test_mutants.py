@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 
@@ -124,7 +126,7 @@ def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> 
     harmless = {"privacy/sampling.py:Poisson.draw:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds"}
     words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE | harmless)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found == dict.fromkeys(SAMPLE, "killed") | dict.fromkeys(harmless, "survived")
