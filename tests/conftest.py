@@ -8,11 +8,12 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -38,6 +39,41 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 torch.set_num_threads(1)
 
 MODEL = dpfl.models.mlp(hidden=16)
+
+PATIENCE = 600.0
+"""Seconds after which a test takes a wait for a hang. A machine that is merely slow stays far below them."""
+
+T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], T]) -> T:
+    """Returns what the condition says, as soon as that is true."""
+    end = time.monotonic() + PATIENCE
+    while not (answer := condition()):
+        assert time.monotonic() < end, f"it was not true within {PATIENCE:g} s"
+        time.sleep(0.01)
+    return answer
+
+
+class Clock:
+    """Stands in for the module `time`. Its time passes when somebody sleeps, and at no other moment."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Ticking(Clock):
+    """Every look at this clock takes a second."""
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
 
 
 def pytest_collection_finish() -> None:

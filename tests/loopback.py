@@ -14,6 +14,7 @@ from dpfl.engines.post import Delivery
 from dpfl.experiment import Experiment
 from dpfl.node.service import Service
 from dpfl.run.nodes import Terms
+from tests.conftest import PATIENCE
 
 
 class Loopback:
@@ -63,4 +64,4 @@ def federation(folder: Path, experiment: Experiment, clients: int = 3, **changed
         (folder / name / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
         services[name] = Service.open(folder / name / "policy.toml")
     public = {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in members.items()}
-    return Loopback(services), Terms(keys.load_private(folder / "owner.pem"), public, deadline=60.0, joining=60.0)
+    return Loopback(services), Terms(keys.load_private(folder / "owner.pem"), public, deadline=PATIENCE, joining=PATIENCE)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from dpfl.privacy import Ledger
+from tests.conftest import PATIENCE, wait_until
 
 ROUNDS, TAU, CLIENTS = 24, 2, 3
 SETTINGS = [
@@ -77,7 +78,7 @@ class Commands:
 
     def close(self) -> None:
         self._server.stdin.close()
-        assert self._server.wait(60) == 0
+        assert self._server.wait(PATIENCE) == 0
         self._server.stdout.close()
 
 
@@ -105,6 +106,10 @@ def finished_rounds(run: Path) -> int:
     return int(json.loads(header["__metadata__"]["state"])["round"])
 
 
+def reached(run: Path, target: int) -> bool:
+    return (run / "experiment.toml").exists() and finished_rounds(run) >= target
+
+
 def counts(run: Path) -> list[int]:
     paths = sorted((run / "ledger").glob("*.sqlite"))
     return [sum(Ledger.read(path).spent().values()) for path in paths]
@@ -118,12 +123,7 @@ def test_killed_at_six_random_moments_it_ends_as_if_never_stopped(commands, tmp_
     for kill in range(6):
         process = commands.start(*words)
         target = finished_rounds(run) + moments.choice([0, 1, 2])
-        deadline = time.monotonic() + 60
-        while alive(process) and time.monotonic() < deadline:
-            begun = (run / "experiment.toml").exists()
-            if begun and finished_rounds(run) >= target:
-                break
-            time.sleep(0.002)
+        wait_until(lambda: not alive(process) or reached(run, target))  # noqa: B023
         time.sleep(moments.random() * 0.05)
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -143,15 +143,19 @@ def test_an_interrupt_says_how_to_go_on(commands, tmp_path):
     run = tmp_path / "run"
     endless = ("budget.rounds=1000000", "budget.epsilon=100000")
     process = commands.start("--out", run, "--workers", 1, *flags(), *(word for one in endless for word in ("--set", one)))
-    deadline = time.monotonic() + 60
-    while finished_rounds(run) < 1 and alive(process) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    for _ in range(6):  # Python loses an interrupt that comes while it clears something away; people press the keys again
-        if alive(process):
+    wait_until(lambda: finished_rounds(run) >= 1 or not alive(process))
+    os.kill(process, signal.SIGINT)
+    pressed = time.monotonic()
+
+    def ended() -> bool:
+        """Python loses an interrupt that comes while it clears something away; people press the keys again."""
+        nonlocal pressed
+        if alive(process) and time.monotonic() > pressed + 60:
             os.kill(process, signal.SIGINT)
-        deadline = time.monotonic() + 10
-        while alive(process) and time.monotonic() < deadline:
-            time.sleep(0.02)
+            pressed = time.monotonic()
+        return not alive(process)
+
+    wait_until(ended)
     code, _, said = commands.end()
     assert code == 130
     assert "Traceback" not in said

@@ -10,7 +10,7 @@ import pytest
 
 import dpfl
 from dpfl.cli.app import COMMANDS, loaded
-from tests.conftest import small_federation
+from tests.conftest import PATIENCE, small_federation
 
 HEAVY = {"torch", "dp_accounting", "scipy"}
 DRIVER = f"""
@@ -25,7 +25,7 @@ print(json.dumps(sorted({HEAVY} & set(sys.modules))), file=sys.stderr)
 
 
 def imported(code: str, *words: str) -> set[str]:
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))
 

@@ -18,6 +18,7 @@ from dpfl.errors import DpflError
 from dpfl.keys import load_public, raw
 from dpfl.node.charter import read
 from dpfl.node.statement import check as checked
+from tests.conftest import PATIENCE
 from tests.node.loopback import OWNER, Asked, join, new_node, work, write_policy
 
 
@@ -109,7 +110,7 @@ def test_a_statement_is_written_and_can_be_checked_with_the_node_s_key(tmp_path:
 def test_what_is_wrong_is_one_sentence_and_exit_code_2(tmp_path: Path, words: list[str]) -> None:
     code = "from dpfl.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "node", *words], capture_output=True, text=True, cwd=tmp_path, timeout=120
+        [sys.executable, "-c", code, "node", *words], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE
     )
     assert done.returncode == 2
     assert done.stderr.startswith("dpfl: ")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_app import dpfl, refused
+from tests.conftest import PATIENCE
 
 OWN = '''
 """DP-SGD of my own: one step a round."""
@@ -65,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_the_command_finds_own_parts_in_the_current_folder_and_records_them(folder: Path) -> None:
     command = [Path(sys.executable).with_name("dpfl"), "run", "experiment.toml", "--workers", "2", "--quiet", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     made = Path(json.loads(done.stdout)["folder"])
     assert made.name.startswith("own_parts.system-")

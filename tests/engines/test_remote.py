@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
 from dpfl.privacy.histogram import Survey
 from dpfl.privacy.ledgers import Ledgers
+from tests.conftest import Clock
 
 SIZE = 5
 OWNER = Ed25519PrivateKey.generate()
@@ -45,13 +45,15 @@ def good(name: str, asked: bytes, letter: letters.Letter) -> bytes:
 
 @dataclass
 class Wire:
-    """A carrier on this machine: nodes answer at once, by functions; `lost` letters of a name come back as lost first."""
+    """A carrier on this machine: nodes answer at once, by functions; `lost` letters of a name come back as lost first. Time
+    passes where nothing comes, and nowhere else."""
 
     nodes_: dict[str, Answer]
     lost: dict[str, int] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     seen: list[tuple[str, str]] = field(default_factory=list)
     back: list[Delivery] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
 
     def nodes(self) -> list[str]:
         return [f"at-{name}" for name in self.nodes_]
@@ -75,7 +77,7 @@ class Wire:
     def receive(self, seconds: float) -> list[Delivery]:
         found, self.back = self.back, []
         if not found:
-            time.sleep(min(seconds, 0.01))
+            self.clock.sleep(seconds)
         return found
 
     def close(self) -> None: ...
@@ -83,9 +85,8 @@ class Wire:
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpfl.engines.correspondence.AGAIN", 0.01)
-
-    def made(wired: Wire, seconds: float = 0.5, least: int = 1) -> Remote:
+    def made(wired: Wire, seconds: float = 60.0, least: int = 1) -> Remote:
+        monkeypatch.setattr("dpfl.engines.correspondence.time", wired.clock)
         keys = {name: key.public_key() for name, key in KEYS.items()}
         correspondence = Correspondence(wired, "00" * 16, OWNER, keys, 1 << 20)
         members = [Member(name, place, 100) for place, name in enumerate(KEYS)]
@@ -139,14 +140,16 @@ def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
 
 
 def test_a_round_closes_at_the_deadline_with_those_who_answered(make) -> None:
-    remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b"}), seconds=0.3)
+    remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b"}))
+    began = remote.correspondence.post.clock.now
     replies = remote.run(order())
     assert [bool(reply.failed) for reply in replies] == [False, True, False]
     assert "deadline" in replies[1].failed
+    assert remote.correspondence.post.clock.now == began + 60.0
 
 
 def test_too_few_end_the_run_with_what_to_do(make) -> None:
-    remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b", "c"}), seconds=0.3, least=2)
+    remote = make(Wire(dict.fromkeys(KEYS, good), silent={"b", "c"}), least=2)
     with pytest.raises(DpflError, match=r"1 of 3 nodes answered round 1 .* --resume"):
         remote.run(order())
 
@@ -265,12 +268,11 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, o
 
 def test_a_node_that_comes_later_is_found(make) -> None:
     wired = Wire({"a": good, "b": good})
-    remote = make(wired, seconds=5.0)
-    started = time.monotonic()
-    nodes = wired.nodes
+    remote = make(wired)
+    started, nodes = wired.clock.now, wired.nodes
 
     def later() -> list[str]:
-        if time.monotonic() - started > 0.2:
+        if wired.clock.now - started > 20.0:
             wired.nodes_["c"] = good
         return nodes()
 

@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -17,19 +16,10 @@ from dpfl.flower.keys import ServerKeys, node_key, server_keys
 from dpfl.flower.parent import named
 from dpfl.flower.post import FlowerPost
 from dpfl.flower.processes import Child, free_port, register, superlink
+from tests.conftest import PATIENCE, wait_until
 from tests.flower.echo import MOST
 
 NODES = ("north", "south", "west")
-T = TypeVar("T")
-
-
-def soon(what: Callable[[], T], seconds: float = 60.0) -> T:
-    """As soon as it is true."""
-    until = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < until, f"not within {seconds} s"
-        time.sleep(0.05)
-    return found
 
 
 class Echo:
@@ -42,6 +32,8 @@ class Echo:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        for name in ("leave", "waits"):
+            (self.folder / name).unlink(missing_ok=True)
         arguments = (str(self.folder), self.link.address, str(self.keys.authority), str(self.key))
         command = [sys.executable, "-m", "tests.flower.echo", *arguments]
         self.process = subprocess.Popen(command, env={**os.environ, **named()}, start_new_session=True)
@@ -50,7 +42,25 @@ class Echo:
         """Its process id."""
         assert self.process is not None
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(soon(children.read_text).split()[0])
+        return int(wait_until(children.read_text).split()[0])
+
+    def log(self) -> str:
+        """What its SuperNode said."""
+        return (self.folder / "supernode.log").read_text()
+
+    def begun(self, name: str) -> None:
+        """Waits until it is at the letter `hold NAME`."""
+        wait_until((self.folder / f"{name}.begun").exists)
+
+    def let_go(self, name: str) -> None:
+        """It may answer the letter `hold NAME`."""
+        (self.folder / f"{name}.go").touch()
+
+    def leave(self) -> None:
+        """It was told to stop, has lingered for long enough, and ends."""
+        assert self.process is not None
+        (self.folder / "leave").touch()
+        assert self.process.wait(PATIENCE) == 0
 
 
 class Federation:
@@ -68,7 +78,7 @@ class Federation:
         for node in self.nodes:
             register(self.link.address, self.keys.authority, node.line, node.folder.name)
         self.post = FlowerPost(self.link.address, self.keys.authority, self.link.secret, MOST)
-        soon(lambda: len(self.post.nodes()) == len(NODES))
+        wait_until(lambda: len(self.post.nodes()) == len(NODES))
 
     def stop(self) -> None:
         for node in self.nodes:
@@ -77,13 +87,13 @@ class Federation:
                 node.process.wait()
         self.link.stop()
 
-    def asked(self, address: str, letter: bytes, seconds: float = 30.0) -> Delivery:
-        return self.answered(self.post.send(address, letter), seconds)
+    def asked(self, address: str, letter: bytes) -> Delivery:
+        return self.answered(self.post.send(address, letter))
 
-    def answered(self, ticket: str, seconds: float = 30.0) -> Delivery:
-        until = time.monotonic() + seconds
+    def answered(self, ticket: str) -> Delivery:
+        until = time.monotonic() + PATIENCE
         while ticket not in self.got:
-            assert time.monotonic() < until, f"no answer within {seconds} s"
+            assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
             self.got |= {delivery.ticket: delivery for delivery in self.post.receive(1.0)}
         return self.got.pop(ticket)
 

@@ -8,7 +8,6 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from dpfl.flower.child import OwnMachine
 from dpfl.flower.parent import named
 from dpfl.flower.processes import passed
 from dpfl.node.charter import SEED
+from tests.conftest import PATIENCE, wait_until
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_other_machines_reach_the_fleet_alone(path: str, client: str, status: in
 def test_a_child_ends_with_its_parent() -> None:
     watching = (
         "import time; from dpfl.flower.parent import end_with_parent; "
-        "end_with_parent(); print('on', flush=True); time.sleep(60)"
+        "end_with_parent(); print('on', flush=True); time.sleep(3600)"
     )
     parent = (
         "import os, subprocess, sys; from dpfl.flower.parent import named\n"
@@ -57,12 +57,9 @@ def test_a_child_ends_with_its_parent() -> None:
         "                         env={**os.environ, **named()}, stdout=subprocess.PIPE)\n"
         "child.stdout.readline(); print(child.pid, flush=True); os.kill(os.getpid(), 9)"
     )
-    done = subprocess.run([sys.executable, "-c", parent], env={**os.environ, **named()}, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", parent], env={**os.environ, **named()}, capture_output=True, timeout=PATIENCE)
     child = int(done.stdout)
-    until = time.monotonic() + 10
-    while _runs(child):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: not _runs(child))
 
 
 def _runs(process: int) -> bool:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +22,8 @@ from dpfl.flower.processes import free_port, register
 from dpfl.keys import load_private
 from dpfl.node import letters
 from dpfl.privacy import Ledger
-from tests.flower.conftest import Federation, soon
+from tests.conftest import PATIENCE, wait_until
+from tests.flower.conftest import Federation
 from tests.node.loopback import EVENT, ask, join, new_node, round_of, work
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -43,12 +43,12 @@ class Started:
         before = set(self.federation.post.nodes())
         with (self.folder / "out").open("wb") as out:
             self.process = subprocess.Popen(self.command, env={**os.environ, **named()}, stdout=out, stderr=out)
-        self.address = soon(lambda: set(self.federation.post.nodes()) - before).pop()
+        self.address = wait_until(lambda: set(self.federation.post.nodes()) - before).pop()
 
     def end(self) -> None:
         self.process.terminate()
-        assert self.process.wait(30) == 0
-        soon(lambda: self.address not in self.federation.post.nodes())
+        assert self.process.wait(PATIENCE) == 0
+        wait_until(lambda: self.address not in self.federation.post.nodes())
 
     @property
     def command(self) -> list[str]:
@@ -60,7 +60,7 @@ class Started:
         return letters.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)
 
     def metrics(self) -> dict[str, float]:
-        lines = httpx.get(f"http://127.0.0.1:{self.port}/metrics").text.splitlines()
+        lines = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE).text.splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
 
@@ -80,7 +80,7 @@ def test_a_node_answers_shows_and_ends(node: Started) -> None:
     assert done["kind"] == "reply"
     node.heads.append(done["ledger_head"])
     assert node(ask("ping", to="somebody else")).head["kind"] == "refused"
-    assert httpx.get(f"http://127.0.0.1:{node.port}/health").json()["healthy"]
+    assert httpx.get(f"http://127.0.0.1:{node.port}/health", timeout=PATIENCE).json()["healthy"]
     found = node.metrics()
     assert found["dpfl_letters_total"] == 4
     assert found["dpfl_releases_total"] == 2
@@ -89,12 +89,14 @@ def test_a_node_answers_shows_and_ends(node: Started) -> None:
     guarantee = '{delta="1e-05",unit="sample",accountant="rdp"}'
     assert found[f"dpfl_epsilon_spent{guarantee}"] > 0
     assert found[f"dpfl_epsilon_spent{guarantee}"] + found[f"dpfl_epsilon_left{guarantee}"] == pytest.approx(30.0)
+    log = node.folder / "supernode" / "supernode.log"
+    before = log.read_text().count("Received successfully")
     ticket = node.federation.post.send(node.address, ask("ping"))
-    time.sleep(0.3)
+    wait_until(lambda: log.read_text().count("Received successfully") > before)
     node.process.terminate()
-    assert node.process.wait(30) == 0
+    assert node.process.wait(PATIENCE) == 0
     node.federation.answered(ticket)
-    soon(lambda: node.address not in node.federation.post.nodes())
+    wait_until(lambda: node.address not in node.federation.post.nodes())
     said = [json.loads(line)["event"] for line in (node.folder / "node.log").read_text().splitlines()]
     assert (said[0], said[-1]) == ("started", "stopped")
     assert "supernode started" in said
@@ -109,11 +111,11 @@ def test_a_node_whose_folder_was_set_back_is_told_and_stays_away_until_it_is_rec
     assert node(join(heads=node.heads)).head["reason"] == "rolled-back"
     assert node(work(round_of(1))).head["reason"] == "rolled-back"
     node.end()
-    refused = subprocess.run(node.command, capture_output=True, text=True, timeout=60, check=False)
+    refused = subprocess.run(node.command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert refused.returncode == 2
     assert "dpfl ledger reconcile" in refused.stderr
     command = [sys.executable, "-m", "dpfl.cli", "ledger", "reconcile", str(node.policy)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     assert "2 releases added, of 1 signed heads" in said
     with closing(Ledger.read(node.folder / "ledger" / "b.sqlite")) as ledger:
         assert ledger.spent() == {EVENT: 2}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from dpfl.errors import DpflError
 from dpfl.flower.keys import node_key, server_keys
-from dpfl.flower.messages import LIFE_SECONDS
 from dpfl.flower.post import FlowerPost
 from dpfl.flower.processes import supernode
-from tests.flower.conftest import NODES, Echo, Federation, soon
+from tests.conftest import Clock, wait_until
+from tests.flower.conftest import NODES, Echo, Federation
 from tests.flower.echo import MOST
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -22,25 +22,17 @@ pytestmark = pytest.mark.xdist_group("flower")
 
 def of(node: Echo) -> str:
     """Its address, by its log."""
-    return soon(lambda: (node.folder / "supernode.log").read_text().split("SuperNode ID: ")[-1].split()[0])
-
-
-def taken(node: Echo, count: int) -> None:
-    soon(lambda: (node.folder / "supernode.log").read_text().count("Received successfully") >= count)
-
-
-def received(node: Echo) -> int:
-    return (node.folder / "supernode.log").read_text().count("Received successfully")
+    return wait_until(lambda: re.findall(r"SuperNode ID: (\d+)\s", node.log()))[-1]
 
 
 @pytest.fixture(scope="module")
 def killed(federation: Federation) -> tuple[Echo, str]:
     """A node whose SuperNode was killed with a letter at hand, while others are tried: it takes a lease of twenty seconds."""
     node = federation.nodes[1]
-    before = received(node)
-    ticket = federation.post.send(of(node), b"wait 2")
-    taken(node, before + 1)
+    ticket = federation.post.send(of(node), b"hold killed")
+    node.begun("killed")
     os.kill(node.supernode(), signal.SIGKILL)
+    node.let_go("killed")
     return node, ticket
 
 
@@ -78,7 +70,7 @@ def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str],
         with pytest.raises(DpflError, match="refuses us"):
             FlowerPost(federation.link.address, federation.keys.authority, b"another secret", MOST)
         for stranger in strangers:
-            soon(lambda: not stranger.alive(), 30)  # noqa: B023
+            wait_until(lambda: not stranger.alive())  # noqa: B023
             assert "Failed to initialize the connection" in stranger.words()
     finally:
         for stranger in strangers:
@@ -88,54 +80,50 @@ def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str],
 
 def test_a_node_that_is_told_to_stop_answers_first(federation: Federation, killed: tuple[Echo, str]) -> None:
     node = federation.nodes[0]
-    before = received(node)
-    ticket = federation.post.send(of(node), b"wait 3")
-    taken(node, before + 1)
-    time.sleep(1.0)
+    ticket = federation.post.send(of(node), b"hold stop")
+    node.begun("stop")
     assert node.process is not None
     node.process.terminate()
-    assert federation.answered(ticket).letter == b"wait 3"
-    assert node.process.wait(30) == 0
+    node.let_go("stop")
+    assert federation.answered(ticket).letter == b"hold stop"
+    node.leave()
     node.start()
 
 
 def test_a_node_does_not_wait_for_the_rest_of_a_letter_when_it_is_told_to_stop(
     federation: Federation, killed: tuple[Echo, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when its server was taken down before it: the rest never comes, and would be waited for a minute."""
+    """As when its server was taken down before it: the rest never comes, and would be waited for an hour."""
     node = federation.nodes[0]
-    soon(lambda: of(node) in federation.post.nodes())
-    before = (node.folder / "supernode.log").read_text().count("Receiving:")
+    wait_until(lambda: of(node) in federation.post.nodes())
     with monkeypatch.context() as patch:
         patch.setattr("flwr.supercore.runtime.RuntimeHttpClient.PushObject", lambda *_: None)
         federation.post.send(of(node), b"half")
-    soon(lambda: (node.folder / "supernode.log").read_text().count("Receiving:") > before)
-    time.sleep(1.0)
+    wait_until((node.folder / "waits").exists)
     assert node.process is not None
     node.process.terminate()
-    assert node.process.wait(30) == 0
+    node.leave()
     node.start()
 
 
 def test_a_node_that_is_killed_is_lost_and_joins_again(federation: Federation, killed: tuple[Echo, str]) -> None:
     node = federation.nodes[0]
     address = of(node)
-    soon(lambda: address in federation.post.nodes())
-    before = received(node)
-    ticket = federation.post.send(address, b"wait 60")
-    taken(node, before + 1)
+    wait_until(lambda: address in federation.post.nodes())
+    before = node.log().count("terminated gracefully")
+    ticket = federation.post.send(address, b"hold kill")
+    node.begun("kill")
     assert node.process is not None
     node.process.kill()
     node.process.wait()
-    began = time.monotonic()
     assert federation.answered(ticket).letter is None
-    assert time.monotonic() - began < 15
+    wait_until(lambda: node.log().count("terminated gracefully") > before)
     node.start()
-    soon(lambda: address in federation.post.nodes())
+    wait_until(lambda: address in federation.post.nodes())
     assert federation.asked(address, b"again").letter == b"again"
 
 
-def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federation) -> None:
+def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     node = federation.nodes[2]
     address = of(node)
     assert node.process is not None
@@ -143,36 +131,40 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federatio
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
-        federation.post._life = 1.5
-        late = federation.post.send(address, b"late")
-        federation.post._life = LIFE_SECONDS
-        began = time.monotonic()
-        assert federation.post.receive(1.0) == []
-        assert 1.0 <= time.monotonic() - began < 5.0
-        assert federation.answered(late).letter is None, "nobody trains for a round that is over"
         ticket = federation.post.send(address, b"next")
+        with monkeypatch.context() as patch:
+            clock = Clock()
+            until = clock.now + 3.0
+            patch.setattr("dpfl.flower.post.time", clock)
+            assert federation.post.receive(3.0) == []
+            assert clock.now == until
+        monkeypatch.setattr(federation.post, "_life", 1.0)
+        late = federation.post.send(address, b"late")
+        assert federation.answered(late).letter is None, "nobody trains for a round that is over"
     finally:
         for process in processes:
             os.kill(process, signal.SIGCONT)
-    assert federation.answered(ticket, 30).letter == b"next"
+    assert federation.answered(ticket).letter == b"next"
 
 
 def test_a_supernode_that_is_killed_is_started_again(federation: Federation, killed: tuple[Echo, str]) -> None:
     node, ticket = killed
     address = of(node)
-    assert federation.answered(ticket, 40).letter is None
-    soon(lambda: address in federation.post.nodes())
+    assert federation.answered(ticket).letter is None
+    wait_until(lambda: address in federation.post.nodes())
     assert federation.asked(address, b"again").letter == b"again"
 
 
 def test_the_superlink_may_be_killed_while_a_node_works(federation: Federation) -> None:
-    address = of(federation.nodes[2])
-    ticket = federation.post.send(address, b"wait 1.5")
-    time.sleep(1.0)
+    node = federation.nodes[2]
+    address = of(node)
+    ticket = federation.post.send(address, b"hold link")
+    node.begun("link")
     os.kill(federation.link.pid, signal.SIGKILL)
     assert federation.post.nodes() == []
     meanwhile = federation.post.send(address, b"sent while it was away")
     assert federation.post.receive(0.2) == []
+    node.let_go("link")
     federation.link.start()
-    assert federation.answered(ticket, 40).letter == b"wait 1.5"
-    assert federation.answered(meanwhile, 40).letter == b"sent while it was away"
+    assert federation.answered(ticket).letter == b"hold link"
+    assert federation.answered(meanwhile).letter == b"sent while it was away"

@@ -12,7 +12,8 @@ import pytest
 
 from dpfl.flower.executor import REFUSED
 from dpfl.flower.processes import QUIET
-from tests.flower.conftest import NODES, Federation, soon
+from tests.conftest import PATIENCE, wait_until
+from tests.flower.conftest import NODES, Federation
 
 pytestmark = pytest.mark.xdist_group("flower")
 
@@ -53,7 +54,7 @@ def main(grid, context):
         for node in grid.get_node_ids() for kind in ("train", "query", "query.dpfl")
     ]
     waiting, said = set(grid.push_messages(asked)), []
-    until = time.time() + 60
+    until = time.time() + {patience}
     while waiting and time.time() < until:
         for reply in grid.pull_messages(waiting):
             waiting.discard(reply.metadata.reply_to_message_id)
@@ -61,10 +62,12 @@ def main(grid, context):
         time.sleep(0.1)
     post = GridPost(grid, 1 << 20)
     tickets = {{post.send(address, b"a letter"): address for address in post.nodes()}}
-    letters, until = [], time.time() + 60
+    letters, until = [], time.time() + {patience}
     while len(letters) < len(tickets) and time.time() < until:
         letters += [one.letter.decode() for one in post.receive(1.0) if tickets[one.ticket] == one.address and one.letter]
-    Path({said!r}).write_text(json.dumps([said, letters]))
+    whole = Path({said!r}).with_suffix(".new")
+    whole.write_text(json.dumps([said, letters]))
+    whole.replace({said!r})
 """
 
 
@@ -75,7 +78,7 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
     (package.parent / "pyproject.toml").write_text(PROJECT)
     (package / "__init__.py").write_text("")
     (package / "client.py").write_text(CLIENT.format(trace=str(trace)))
-    (package / "server.py").write_text(SERVER.format(said=str(said)))
+    (package / "server.py").write_text(SERVER.format(said=str(said), patience=PATIENCE))
     home = tmp_path / "home"
     home.mkdir()
     address, authority = federation.link.address, str(federation.keys.authority)
@@ -97,12 +100,12 @@ def test_a_foreign_app_is_not_run_at_a_node(federation: Federation, tmp_path: Pa
             env=environment,
             check=True,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
-        answers = soon(lambda: said.exists() and said.read_text(), 90)
+        answers = wait_until(lambda: said.exists() and said.read_text())
     finally:
         operator.terminate()
-        operator.wait(20)
+        operator.wait(PATIENCE)
     replies, letters = json.loads(answers)
     assert len(replies) == 3 * len(NODES)
     assert replies.count(REFUSED) == 2 * len(NODES)

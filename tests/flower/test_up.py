@@ -26,6 +26,7 @@ from dpfl.privacy.secure_noise import SecureGaussian
 from dpfl.privacy.shared_noise import Shared
 from dpfl.run.nodes import gather
 from dpfl.secagg import At, Masked, Shown
+from tests.conftest import PATIENCE
 from tests.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
 
 pytestmark = pytest.mark.xdist_group("up")
@@ -36,6 +37,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as until:
         patch.setenv("DPFL_TEST_KEYED_SEED", "5")
         patch.setenv("OMP_NUM_THREADS", "1")
+        for patience in ("engines.correspondence.GRACE", "engines.sums.GREETING", "flower.up.LEAVING_SECONDS"):
+            patch.setattr(f"dpfl.{patience}", PATIENCE)
         made = Whole(tmp_path_factory.mktemp("whole") / "up", until)
         yield made
         until.close()

@@ -9,6 +9,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.flower.watch import Figure, Watch, alone, text
+from tests.conftest import PATIENCE
 
 
 def test_figures_are_written_as_prometheus_reads_them() -> None:
@@ -31,11 +32,11 @@ def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
     letters, trouble = [1.0], [""]
     with Watch(0, lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])], lambda: trouble[0]) as watch:
         address = f"http://127.0.0.1:{watch.port}"
-        assert httpx.get(f"{address}/health").json() == {"healthy": True, "trouble": ""}
+        assert httpx.get(f"{address}/health", timeout=PATIENCE).json() == {"healthy": True, "trouble": ""}
         letters[0], trouble[0] = 2.0, "the SuperNode ended"
-        assert httpx.get(f"{address}/metrics").text.endswith("dpfl_letters_total 2.0\n")
-        ill = httpx.get(f"{address}/health")
+        assert httpx.get(f"{address}/metrics", timeout=PATIENCE).text.endswith("dpfl_letters_total 2.0\n")
+        ill = httpx.get(f"{address}/health", timeout=PATIENCE)
         assert (ill.status_code, json.loads(ill.text)["trouble"]) == (503, "the SuperNode ended")
-        assert httpx.get(f"{address}/elsewhere").status_code == 404
+        assert httpx.get(f"{address}/elsewhere", timeout=PATIENCE).status_code == 404
         with pytest.raises(DpflError, match="choose another"):
             Watch(watch.port, list, str)

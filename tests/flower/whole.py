@@ -24,6 +24,7 @@ from dpfl.node.letters import Letter
 from dpfl.node.task import Summed, Task
 from dpfl.privacy.shared_noise import Shared
 from dpfl.run.nodes import MOST_ANSWER, Terms
+from tests.conftest import PATIENCE
 
 NODES = ("node-0", "node-1", "node-2")
 BASE: dict[str, Any] = {
@@ -55,7 +56,8 @@ class Whole:
         nodes = {name: Listed.parse(name, line) for name, line in lines.items()}
         for name, node in nodes.items():
             register(self.link.address, self.keys.authority, node.carrier, name)
-        self.terms = Terms(load_private(folder / "server" / "owner.pem"), {name: one.letters for name, one in nodes.items()})
+        owner, known = load_private(folder / "server" / "owner.pem"), {name: one.letters for name, one in nodes.items()}
+        self.terms = Terms(owner, known, deadline=PATIENCE, joining=PATIENCE)
 
     def post(self) -> FlowerPost:
         refuse_ended(self.folder, self.processes, 0.0)
@@ -108,9 +110,9 @@ class Liar:
         post, waiting = self.mail.post, dict[str, int]()
         for number, (name, letter) in enumerate(asked):
             waiting[post.send(self.mail.addresses[name], letter)] = number
-        answers, until = dict[int, Letter](), time.monotonic() + 60.0
+        answers, until = dict[int, Letter](), time.monotonic() + PATIENCE
         while len(answers) < len(asked):
-            assert time.monotonic() < until, "no answer within 60 s"
+            assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
             for delivery in post.receive(1.0):
                 number = waiting[delivery.ticket]
                 assert delivery.letter is not None

@@ -18,6 +18,7 @@ from dpfl.node.charter import SEED
 from dpfl.node.orders import Orders
 from dpfl.node.service import Service
 from dpfl.privacy.ledgers import ledger_path
+from tests.conftest import PATIENCE
 from tests.node.loopback import EVENT, STEPS, Asked, join, new_node, round_of, work
 
 
@@ -44,7 +45,7 @@ def _serve(policy: Path, where: str, letter: bytes) -> None:
 def killed(policy: Path, where: str, letter: bytes) -> None:
     process = multiprocessing.get_context("fork").Process(target=_serve, args=(policy, where, letter))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL
 
 

@@ -46,6 +46,7 @@ from dpfl.privacy.mean import MeanSurvey
 from dpfl.privacy.metric import MetricSurvey
 from dpfl.privacy.release import Upload
 from dpfl.tasks import MultiClass
+from tests.conftest import PATIENCE
 
 FEATURES, CLASSES, IMAGES = 12, 4, 60
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
@@ -125,7 +126,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None
 
     def slowly(self: Ledger) -> None:
         with self._errors(), self._undone_on_failure():
-            assert trained.wait(timeout=60)
+            assert trained.wait(timeout=PATIENCE)
             then()
         flush(self)
 

@@ -16,6 +16,7 @@ from dpfl.errors import DpflError
 from dpfl.experiment import parse
 from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question
 from dpfl.planning.planner import afford
+from dpfl.planning.speed import Work
 from dpfl.planning.tradeoff import TOLERANCE, tradeoff
 from dpfl.privacy import Poisson, accountant
 
@@ -178,16 +179,22 @@ def test_seconds_a_round_are_samples_a_round_at_a_speed():
     assert Question(2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130).limit == 130
 
 
-def test_the_speed_of_a_model_is_measured_where_it_is_not_given():
+def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
+    """The measurement has tests of its own; here it gives 123,456 samples a second, of which three digits count."""
+    works: list[Work] = []
+    monkeypatch.setattr(Work, "samples_per_second", lambda work: works.append(work) or 123_456.0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     limits = {"sizes": [10**7], "seconds_per_round": 1.0, "rates": (1e-3, 1.0), "taus": (1,)}
     found = dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, **limits)
     question = found.question
+    assert [(work.shape, work.classes, work.parameters) for work in works] == [((3, 4), 3, 39)]
     assert question.parameters == 39
     assert found.recommended.sampling_rate < 1
-    assert found.recommended.samples(10**7) <= question.limit == question.samples_per_second
+    assert found.recommended.samples(10**7) <= question.limit == question.samples_per_second == 123_000
     assert "measured here" in found.assumptions[-1]
     assert "Sequential on random numbers of shape 3 x 4" in found.assumptions[-1]
+    dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, samples_per_second=1e6, **limits)
+    assert len(works) == 1, "a speed that is given is not measured"
     with pytest.raises(DpflError, match="either"):
         dpfl.plan(2, 10, model=model, shape=(3, 4), parameters=39)
 

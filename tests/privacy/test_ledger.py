@@ -20,6 +20,7 @@ from dpfl.privacy.events import ADD_REMOVE, add
 from dpfl.privacy.ledger import Account
 from dpfl.privacy.ledger_chain import append, check
 from dpfl.privacy.ledger_file import UNIQUE
+from tests.conftest import PATIENCE, wait_until
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full, open_ledger
 
@@ -134,7 +135,7 @@ def test_a_debit_is_not_there_before_its_flush_and_there_after_it_in_any_thread(
     assert Ledger.read(path).spent() == {}
     thread = threading.Thread(target=flush)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert Ledger.read(path).spent() == {EVENT: 10}
 
 
@@ -430,7 +431,7 @@ def test_processes_that_debit_one_ledger_at_once_stay_inside_the_limit_together(
     together = context.Barrier(2)
     workers = [start(context, debit_until_refused, path, f"run {number}", together) for number in range(2)]
     for process, _ in workers:
-        process.join(60)
+        process.join(PATIENCE)
         assert process.exitcode == 0
     won = [receiver.recv() for _, receiver in workers]
     assert sum(won) == ROOM
@@ -444,13 +445,10 @@ def test_every_debit_that_returned_is_in_the_ledger_after_a_kill_at_any_moment(t
         path, log = tmp_path / f"{attempt}.sqlite", tmp_path / f"{attempt}.log"
         process = context.Process(target=debit_for_ever, args=(path, log), daemon=True)
         process.start()
-        waited = 0.0
-        while not (log.exists() and log.stat().st_size) and waited < 60:
-            time.sleep(0.01)
-            waited += 0.01
+        wait_until(lambda: log.exists() and log.stat().st_size)  # noqa: B023
         time.sleep(moments.uniform(0, 0.2))
         process.kill()
-        process.join(60)
+        process.join(PATIENCE)
         returned = sum(int(line) for line in log.read_text().split())
         ledger = Ledger.existing(path)
         assert returned > 0
@@ -466,7 +464,7 @@ def test_a_full_disk_refuses_the_debit_and_forgets_it(path):
     fill(path, 50)
     context = multiprocessing.get_context("fork")
     process, receiver = start(context, debit_until_the_disk_is_full, path, 150_000)
-    process.join(60)
+    process.join(PATIENCE)
     won, errors, seen = receiver.recv()
     assert won > 0
     assert len(errors) == 3

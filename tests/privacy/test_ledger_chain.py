@@ -18,6 +18,7 @@ from dpfl.privacy import Ledger, Limit, Refused
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledger_chain import COLUMNS
 from dpfl.privacy.ledger_file import _guards
+from tests.conftest import PATIENCE
 from tests.privacy.exact import poisson
 from tests.privacy.forging import unguarded
 from tests.privacy.workers import EVENT, open_ledger
@@ -236,7 +237,7 @@ def test_runs_that_plan_and_debit_at_once_keep_one_chain_and_epochs_of_their_own
     for run in runs:
         run.start()
     for run in runs:
-        run.join(60)
+        run.join(PATIENCE)
     with closing(Ledger.read(path)) as ledger:
         assert sorted(epochs) == [0, 1, 2, 3]
         assert ledger.spent() == {EVENT: 80}

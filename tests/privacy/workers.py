@@ -15,6 +15,7 @@ import dp_accounting as dp
 from dpfl.errors import DpflError
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.privacy.ledger import Ledger, Limit, Refused
+from tests.conftest import PATIENCE
 
 EVENT = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))
 LIMIT = Limit(3.0, 1e-5, "rdp")
@@ -26,9 +27,9 @@ def open_ledger(path: Path, owner: str = "owner", unit: str = "sample", limit: L
 
 def debit_until_refused(path: Path, name: str, together: Barrier, answers: Connection) -> None:
     """Opens the ledger at the same moment as the others, then debits 7 at a time, then one by one."""
-    together.wait(60)
+    together.wait(PATIENCE)
     ledger = open_ledger(path, limit=LIMIT)
-    together.wait(60)
+    together.wait(PATIENCE)
     won, count, number = 0, 7, 0
     while count:
         number += 1

@@ -20,7 +20,7 @@ from dpfl.data.elsewhere import Elsewhere
 from dpfl.errors import DpflError
 from dpfl.report.html import card, facts, table
 from dpfl.run.metrics import COLUMNS, History, Row
-from tests.conftest import MODEL, small_federation
+from tests.conftest import MODEL, PATIENCE, small_federation
 
 HOSTILE = "<script>alert(1)</script>&\"'"
 VOID = {"br", "hr", "img"}
@@ -93,7 +93,7 @@ def test_a_history_is_a_table_to_arrow_and_pandas_and_to_whoever_reads_arrow(res
 
 def test_without_pandas_a_sentence_says_what_to_do() -> None:
     code = "import sys; sys.modules['pandas'] = None; from dpfl.run.metrics import History; History().to_pandas()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stderr.splitlines()[-1].endswith("pandas is not installed: pip install pandas, or take .to_arrow().")
 
 

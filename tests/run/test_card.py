@@ -15,6 +15,7 @@ from torch import nn
 import dpfl
 from dpfl.data import IID, Federation
 from dpfl.run.card import word
+from tests.conftest import PATIENCE
 
 Train = Callable[..., dpfl.Result]
 SEED = 918_273_645
@@ -38,7 +39,7 @@ def test_a_released_model_loads_without_dpfl_and_scores_alike(train: Train, fede
         f"import torch\nx = torch.tensor(eval(open({str(tmp_path / 'x.txt')!r}).read()))\nprint(model(x).argmax(1).tolist())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT + code + asked], cwd=result.folder, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", WITHOUT + code + asked], cwd=result.folder, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(result.module.eval()(test.x[:20]).argmax(1).tolist())

@@ -13,7 +13,7 @@ from torch import nn
 import dpfl
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from tests.conftest import StopsAfter, small_crowd, small_source
+from tests.conftest import PATIENCE, StopsAfter, small_crowd, small_source
 
 
 class Own(nn.Module):
@@ -130,7 +130,7 @@ except dpfl.DpflError as error:
 def test_workers_and_a_class_of_the_prompt_are_one_sentence(tmp_path, flag, model, says) -> None:
     program = PROMPT.format(model=model)
     words, piped = ([flag, program], None) if flag == "-c" else ([flag], program)
-    done = subprocess.run([sys.executable, *words], input=piped, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    done = subprocess.run([sys.executable, *words], input=piped, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE)
     assert says in done.stdout
     assert len(done.stdout.strip().splitlines()) == 1
     assert not done.stderr

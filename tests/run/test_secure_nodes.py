@@ -14,6 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from dpfl.certificate import certify, verify
+from dpfl.engines.post import Delivery
 from dpfl.engines.sums import Sums
 from dpfl.errors import DpflError
 from dpfl.experiment import Experiment, parse
@@ -23,6 +24,7 @@ from dpfl.node.service import Service
 from dpfl.privacy.whole_sums import WholeSum
 from dpfl.run.nodes import Terms
 from dpfl.secagg import Masked
+from tests.conftest import Clock
 from tests.loopback import Loopback, federation
 from tests.run.test_nodes import spent
 from tests.run.test_tables import content, write
@@ -41,13 +43,14 @@ Drop = Callable[[str, Mapping[str, Any]], bool]
 
 
 class Leaky(Loopback):
-    """Letters that are to be dropped reach nobody; what came of the others is counted."""
+    """Letters that are to be dropped reach nobody; what came of the others is counted. Time passes where nothing comes."""
 
     drop: Drop = staticmethod(lambda name, head: False)
 
     def __init__(self, services: Mapping[str, Service], owner: Any) -> None:
         super().__init__(services)
         self.owner, self.kinds, self.cards = owner, defaultdict[str, list[str]](list), dict[str, bytes]()
+        self.clock = Clock()
 
     def send(self, address: str, letter: bytes) -> str:
         head = letters.read(letter, self.owner, 1 << 24).head
@@ -60,11 +63,31 @@ class Leaky(Loopback):
             self.cards.setdefault(address, letter)
         return ticket
 
+    def receive(self, seconds: float) -> list[Delivery]:
+        if not self.sent:
+            self.clock.sleep(seconds)
+        return super().receive(seconds)
 
-def made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
+
+Made = Callable[..., tuple[Experiment, Leaky, Terms]]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Federations whose server goes by the clock of their post."""
+
+    def made(*given: Any, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
+        experiment, post, terms = _made(*given, **changed)
+        monkeypatch.setattr("dpfl.engines.correspondence.time", post.clock)
+        return experiment, post, terms
+
+    return made
+
+
+def _made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
     experiment = parse(said)
     post, terms = federation(folder / "nodes", experiment, 4, **{"secure": {}, **changed})
-    return experiment, Leaky(post.services, terms.key.public_key()), replace(terms, deadline=0.2)
+    return experiment, Leaky(post.services, terms.key.public_key()), replace(terms, deadline=30.0)
 
 
 @pytest.fixture
@@ -86,7 +109,6 @@ def summed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[np.ndarray], np.n
 
     monkeypatch.setattr(WholeSum, "numbers", seen)
     monkeypatch.setattr(Sums, "add", added)
-    monkeypatch.setattr("dpfl.engines.sums.GREETING", 0.05)
     return found
 
 
@@ -103,7 +125,9 @@ SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_same_sums_events_and_model_as_in_a_simulation(tmp_path: Path, monkeypatch, summed, system: str) -> None:
+def test_the_same_sums_events_and_model_as_in_a_simulation(
+    made: Made, tmp_path: Path, monkeypatch, summed, system: str
+) -> None:
     algorithm, changed = SYSTEMS[system]
     said = BASE | {"privacy": BASE["privacy"] | {"entropy": "keyed"}, "algorithm": algorithm or BASE["algorithm"]}
     monkeypatch.setenv("DPFL_TEST_KEYED_SEED", "3")
@@ -143,7 +167,7 @@ def _verify(folder: Path) -> None:
     assert all("3 releases for this run" in told[name] for name in NODES)
 
 
-def test_who_drops_out_before_or_after_masking_is_missing_or_counted(tmp_path: Path, summed) -> None:
+def test_who_drops_out_before_or_after_masking_is_missing_or_counted(made: Made, tmp_path: Path, summed) -> None:
     """In round 2 a node gets no order, in round 3 one sends its numbers and then falls silent: the exact sum of those who sent
     is opened, and who was missing is back when it answers."""
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 5}})
@@ -162,7 +186,7 @@ def test_who_drops_out_before_or_after_masking_is_missing_or_counted(tmp_path: P
     assert post.kinds["node-0"].count("votes") == 1
 
 
-def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(tmp_path: Path, summed) -> None:
+def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(made: Made, tmp_path: Path, summed) -> None:
     """Whoever carries letters brings that of the first set-up again before every other, which changes nothing."""
     experiment, post, terms = made(tmp_path)
     sessions = set()
@@ -186,7 +210,7 @@ def test_a_node_that_is_started_again_is_missing_for_a_round_and_gets_new_keys(t
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3, 3, 3, 2]
 
 
-def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: Path, monkeypatch, summed) -> None:
+def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(made: Made, tmp_path: Path, monkeypatch, summed) -> None:
     """Two of four fall silent in round 2: it was paid for, moves nothing and counts; before round 3 nobody is asked to pay, and
     the run goes on when they are back."""
     experiment, post, terms = made(tmp_path)
@@ -213,7 +237,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(tmp_path: 
 
 
 def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_is_paid_for_again(
-    tmp_path: Path, monkeypatch, summed
+    made: Made, tmp_path: Path, monkeypatch, summed
 ) -> None:
     experiment, post, terms = made(
         tmp_path, BASE | {"budget": {"delta": 1e-5, "epsilon": 20.0, "rounds": 2}}, limits={"epsilon": 30.0}
@@ -237,7 +261,7 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
     assert all((first[name] == again[name]).mean() < 0.01 for name in first)
 
 
-def test_all_who_are_listed_must_join_and_the_reasons_are_said(tmp_path: Path) -> None:
+def test_all_who_are_listed_must_join_and_the_reasons_are_said(made: Made, tmp_path: Path) -> None:
     experiment, post, terms = made(tmp_path)
     policy = tmp_path / "nodes" / "node-2" / "policy.toml"
     post.services.pop("node-2").close()
@@ -248,7 +272,7 @@ def test_all_who_are_listed_must_join_and_the_reasons_are_said(tmp_path: Path) -
     assert spent(tmp_path / "nodes", NODES) == [{}] * 4
 
 
-def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(tmp_path: Path, summed) -> None:
+def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(made: Made, tmp_path: Path, summed) -> None:
     """Two send their part of a column's scale, and of the metric, and fall silent."""
     columns = {"age": {"low": 0, "high": 200, "scale": "paid"}, "sex": {"levels": ["f", "m"], "other": True}}
     sites = {"sites": ["a", "b", "c"], "columns": columns, "paid": {"noise": 4.0}, "test": None}
@@ -257,7 +281,7 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(tmp_path:
     said |= {"metrics": {"private": True, "held_out": 0.0}}
     experiment, post, terms = made(tmp_path, said, allow={"models": [said["model"]["name"]]})
     post.drop = lambda name, head: (  # type: ignore[method-assign]
-        name != "a" and head["kind"] == "survivors" and "survey" in head["order"]
+        name != "a" and head["kind"] == "survivors" and "/train" not in head["order"]
     )
     result = experiment.serve(post, terms, tmp_path / "run")
     assert result.rounds == 2
@@ -268,7 +292,7 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(tmp_path:
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", "abc")] == [4] * 3
 
 
-def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(tmp_path: Path, monkeypatch) -> None:
+def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(made: Made, tmp_path: Path, monkeypatch) -> None:
     """Its digests are of other seeds than it used, so that no mask of it is ever found: after three rounds nobody pays more."""
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
     arrays = sum_letters.masked_arrays

@@ -7,9 +7,9 @@ import resource
 import shutil
 import signal
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
 from dpfl.run.recorder import Silent
-from tests.conftest import MODEL, small_source
+from tests.conftest import MODEL, PATIENCE, small_source
 
 STEPS = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0)
 OTHERS = {"dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0), "ldp-fl": ldp_fl(noise_multiplier=2.0)}
@@ -171,7 +171,7 @@ def test_a_run_whose_ledgers_others_used_meanwhile_resumes_with_the_noise_that_i
 def hold(folder: Path, held: object, done: object) -> None:
     with RunFolder(folder).locked():
         held.set()
-        done.wait(60)
+        done.wait(PATIENCE)
 
 
 def test_a_run_that_another_process_is_at_is_refused_before_any_debit(train, federation, tmp_path) -> None:
@@ -183,12 +183,12 @@ def test_a_run_that_another_process_is_at_is_refused_before_any_debit(train, fed
     held, done = context.Event(), context.Event()
     process = context.Process(target=hold, args=(tmp_path / "run", held, done), daemon=True)
     process.start()
-    assert held.wait(60)
+    assert held.wait(PATIENCE)
     with pytest.raises(DpflError, match="Another process is at the run"):
         train(federation, STEPS, rounds=3, resume=True)
     assert spent(tmp_path / "run" / "ledger") == before
     done.set()
-    process.join(60)
+    process.join(PATIENCE)
     assert train(federation, STEPS, rounds=3, resume=True).rounds == 3
 
 
@@ -198,16 +198,16 @@ def test_of_two_processes_that_start_or_resume_one_run_together_one_does(federat
     both = [context.Process(target=start, args=(federation, tmp_path / "run", together, answers), daemon=True) for _ in "12"]
     for process in both:
         process.start()
-    said = sorted((answers.get(timeout=120) for _ in both), key=lambda words: words != "3 rounds")
+    said = sorted((answers.get(timeout=PATIENCE) for _ in both), key=lambda words: words != "3 rounds")
     for process in both:
-        process.join(60)
+        process.join(PATIENCE)
     assert said[0] == "3 rounds"
     assert "holds a run already" in said[1] or "Another process" in said[1]
     assert set(spent(tmp_path / "run" / "ledger").values()) == {3}
 
 
 def start(federation: Federation, out: Path, together: object, answers: object) -> None:
-    together.wait(60)
+    together.wait(PATIENCE)
     try:
         result = dpfl.train(MODEL, federation, STEPS, dpfl.Budget(rounds=3), out=out)
         answers.put(f"{result.rounds} rounds")
@@ -222,7 +222,7 @@ def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(federatio
     for process in both:
         process.start()
     for process in both:
-        process.join(120)
+        process.join(PATIENCE)
         assert process.exitcode == 0
     runs = set()
     for path in sorted((tmp_path / "ledgers").glob("*.sqlite")):
@@ -239,7 +239,7 @@ class Together(Silent):
         self.barrier = barrier
 
     def start(self, job: object) -> None:
-        self.barrier.wait(60)
+        self.barrier.wait(PATIENCE)
 
 
 def spend(federation: Federation, folder: Path, name: str, watch: Together) -> None:
@@ -256,24 +256,33 @@ def used(path: Path) -> Ledger:
     return ledger
 
 
-def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path) -> None:
+def _kept(options: dict[str, Any], patiences: list[float]) -> dict[str, Any]:
+    patiences.append(options["timeout"])
+    return options
+
+
+def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> None:
     path = tmp_path / "owner.sqlite"
     with closing(used(path)):
         writing = sqlite3.connect(path, isolation_level=None)
         writing.execute("BEGIN EXCLUSIVE")
-        began = time.monotonic()
-        assert spent(tmp_path) == {"owner": 5}
-        assert time.monotonic() - began < 5
+        with monkeypatch.context() as patch:
+            patch.setattr("dpfl.privacy.ledger_file.QUICK", 0.0)
+            assert spent(tmp_path) == {"owner": 5}
         writing.execute("ROLLBACK")
         writing.close()
     locked = sqlite3.connect(path, isolation_level=None)
     locked.execute("PRAGMA locking_mode = EXCLUSIVE")
     locked.execute("PRAGMA journal_mode = DELETE")
     locked.execute("BEGIN EXCLUSIVE")
-    began = time.monotonic()
+    patiences: list[float] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **options: connect(*given, **_kept(options, patiences)))
     with pytest.raises(DpflError, match="held by another program"):
         Ledger.read(path)
-    assert time.monotonic() - began < 10
+    assert patiences
+    assert max(patiences) <= 5, "who only reads does not wait as one who writes"
+    monkeypatch.undo()
     locked.close()
     with closing(Ledger.read(path)) as ledger, pytest.raises(DpflError, match="cannot be written"):
         ledger.debit("run", "b", STEPS.samples.event(250), 1)
@@ -310,9 +319,9 @@ def test_where_ledgers_cannot_be_made_the_same_command_works_later(train, federa
     answers = context.Queue()
     process = context.Process(target=on_a_full_disk, args=(federation, tmp_path / "run", answers), daemon=True)
     process.start()
-    assert "cannot be made" in (said := answers.get(timeout=60))
+    assert "cannot be made" in (said := answers.get(timeout=PATIENCE))
     assert "give the same command again" in said
-    process.join(60)
+    process.join(PATIENCE)
     assert train(federation, STEPS, rounds=1).rounds == 1
 
 

@@ -19,6 +19,7 @@ from dpfl.report.curves import draw_calibration, draw_groups
 from dpfl.report.tables import summary
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
+from tests.conftest import PATIENCE
 
 
 def write(path: Path, rows: int = 300, sites: str = "ab") -> Path:
@@ -53,7 +54,7 @@ def test_a_raw_row_and_the_model_file_are_enough_without_dpfl(tmp_path: Path) ->
     file, table = Path(__file__).parents[2] / "examples" / "predict_without_dpfl.py", tmp_path / "stays.csv"
     assert "import dpfl" not in file.read_text()
     command = [sys.executable, "-I", str(file), str(result.folder / "model.safetensors"), str(table)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     theirs = [[float(chance) for chance in line.split()] for line in done.stdout.splitlines()]
     ours = dpfl.data.table(

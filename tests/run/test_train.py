@@ -37,7 +37,7 @@ from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import Row
 from dpfl.run.train import diverging
-from tests.conftest import MODEL, StopsAfter, small_federation
+from tests.conftest import MODEL, PATIENCE, StopsAfter, Ticking, small_federation
 from tests.privacy.forging import debit_elsewhere
 
 Train = Callable[..., dpfl.Result]
@@ -170,9 +170,11 @@ def test_bytes_end_a_run_before_they_are_exceeded(train: Train, federation: Fede
     assert result.history[-1].bytes == 3 * one
 
 
-def test_seconds_end_a_run(train: Train, federation: Federation) -> None:
-    result = train(federation, fedavg(tau=1), seconds=0.2)
+def test_seconds_end_a_run(train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpfl.server.clock.time", Ticking())
+    result = train(federation, fedavg(tau=1), seconds=20.0)
     assert result.stopped_by == "seconds"
+    assert 1 < result.rounds < 20
 
 
 def test_bytes_or_seconds_alone_may_end_a_private_run_and_its_epsilon_is_shown_as_it_goes(
@@ -382,8 +384,14 @@ KILLED_BUDGET = dpfl.Budget(epsilon=20.0, rounds=40)
 
 
 def trained_aloud(out: str, workers: int) -> None:
-    """Says every round that is kept."""
-    told = Hook(lambda row: os.write(1, f"{row.round}\n".encode()))
+    """Says every round that is kept, and does not end before it is killed."""
+
+    def tell(row: Row) -> None:
+        os.write(1, f"{row.round}\n".encode())
+        if row.round == 36:
+            time.sleep(PATIENCE)
+
+    told = Hook(tell)
     options = {"out": out, "workers": workers, "accountant": "rdp", "progress": told}
     dpfl.train(MODEL, small_federation(), KILLED, KILLED_BUDGET, **options)
 

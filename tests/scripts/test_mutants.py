@@ -13,6 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.conftest import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 
@@ -180,7 +182,7 @@ def test_a_sample_of_faults_is_killed_and_the_same_tests_pass_without_them() -> 
     """In a process of its own, which has not imported dpfl."""
     words = [sys.executable, "-c", PLAYED, json.dumps(SAMPLE)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS)}
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     faults, faultless, missing = map(json.loads, done.stdout.splitlines()[-3:])
     assert faults == dict.fromkeys(SAMPLE, "killed")

@@ -22,7 +22,7 @@ from dpfl.experiment import parse
 from dpfl.keys import raw
 from dpfl.node.service import Service
 from dpfl.run.folder import RunFolder
-from tests.conftest import MODEL, small_federation
+from tests.conftest import MODEL, PATIENCE, small_federation
 from tests.loopback import federation
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -117,6 +117,6 @@ class served:
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGINT)
-        assert self._process.wait(120) in (0, 130), "Ctrl-C ends it, and nothing is broken off"
+        assert self._process.wait(PATIENCE) in (0, 130), "Ctrl-C ends it, and nothing is broken off"
         if self._process.stderr:
             self._process.stderr.close()

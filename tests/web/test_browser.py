@@ -13,6 +13,7 @@ import pytest
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.folder import RunFolder
 from dpfl.web.shelf import line_of
+from tests.conftest import PATIENCE
 from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium
 
 playwright = pytest.importorskip("playwright.sync_api")
@@ -26,8 +27,8 @@ PAGES = [
     "/run?name=hospitals/run",
 ]  # fmt: skip
 PHONE = 390
-SLOW = 120_000
-"""Milliseconds: nothing waits as long where a machine is quiet."""
+SLOW = 1000 * PATIENCE
+"""Milliseconds: only a hang takes as long."""
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +190,7 @@ def test_a_plan_is_moved_started_watched_stopped_and_resumed(page, site: Site) -
     expect(state).to_have_text("paused")
     page.get_by_role("button", name="Go on").click()
     expect(page.locator(".tile", has_text="Rounds")).to_contain_text(re.compile(r"Rounds[1-9]\d* of 300"))
-    expect(state).to_have_text("finished", timeout=3 * SLOW)
+    expect(state).to_have_text("finished")
     expect(page.locator(".tile", has_text="Rounds")).to_contain_text("300 of 300")
     expect(page.get_by_text("Proven under a condition")).to_be_visible()
     expect(page.locator("#charts canvas")).to_have_count(5)

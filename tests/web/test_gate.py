@@ -13,6 +13,7 @@ from dpfl.cli.app import app
 from dpfl.errors import DpflError
 from dpfl.web.gate import own_names
 from dpfl.web.shelf import Shelf
+from tests.conftest import PATIENCE
 from tests.web.conftest import HOSTILE, Site, served
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -35,7 +36,7 @@ OUTSIDE = [
 
 @pytest.fixture(scope="module")
 def client(site: Site):
-    with httpx.Client(base_url=site.address, timeout=60) as found:
+    with httpx.Client(base_url=site.address, timeout=PATIENCE) as found:
         yield found
 
 
@@ -162,7 +163,7 @@ def test_other_addresses_need_a_token(runs: Path) -> None:
     assert own_names("0.0.0.0", 1) == frozenset()
     with (
         served(runs, "--token", "new") as guarded,
-        httpx.Client(base_url=guarded.address.partition("?")[0], timeout=60) as client,
+        httpx.Client(base_url=guarded.address.partition("?")[0], timeout=PATIENCE) as client,
     ):
         assert client.get("/api/runs").status_code == 401
         assert client.get("/").status_code == 401

@@ -113,7 +113,7 @@ def test_only_a_process_is_stopped(runs: Path, tmp_path: Path, number: str, monk
 def test_a_name_that_is_being_started_keeps_its_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process reads the file seconds after it began."""
     control = Control(Shelf(tmp_path))
-    monkeypatch.setattr("dpfl.web.control.PROGRAM", "import time; time.sleep(20)")
+    monkeypatch.setattr("dpfl.web.control.PROGRAM", "import time; time.sleep(3600)")
     monkeypatch.setattr("dpfl.web.control.PATIENCE", 0.1)
     control.start("twice", {"budget": {"epsilon": 1.0}})
     try:
@@ -122,7 +122,34 @@ def test_a_name_that_is_being_started_keeps_its_experiment(tmp_path: Path, monke
         assert "epsilon = 1.0" in (tmp_path / ".starting" / "twice.toml").read_text()
     finally:
         control._processes["twice"].kill()
-        control._processes["twice"].wait(10)
+        control._processes["twice"].wait()
+
+
+def test_a_run_that_was_stopped_is_waited_for_before_it_goes_on(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault: on a busy machine a process that had let go of its run took more than three seconds to end, and the run that was
+    to go on was said to be starting."""
+    control, waits = Control(Shelf(tmp_path)), list[float]()
+
+    class Process:
+        pid, returncode = os.getpid(), 130
+
+        def poll(self) -> None: ...
+
+        def wait(self, seconds: float) -> None:
+            waits.append(seconds)
+
+    monkeypatch.setattr("dpfl.web.control.subprocess.Popen", lambda *_, **__: Process())
+    monkeypatch.setattr("dpfl.web.control._send", lambda *_: None)
+    control.start("x", {})
+    shutil.copytree(runs / "plain", tmp_path / "x")
+    (tmp_path / "x" / "result.json").unlink()
+    with RunFolder(tmp_path / "x").locked():
+        control.stop("x")
+    control.resume("x")
+    control.resume("x")
+    assert waits == [60.0, 3.0], "what was started again is as new"
 
 
 def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

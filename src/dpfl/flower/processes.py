@@ -34,9 +34,9 @@ from dpfl.flower import keys as made
 from dpfl.flower.keys import ServerKeys
 from dpfl.flower.parent import named
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 STOP_SECONDS = 10.0
-CALL_SECONDS = 10.0
+CALL_SECONDS = 60.0
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",

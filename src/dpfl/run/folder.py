@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import tomli_w
@@ -55,11 +55,22 @@ def new_path(name: str) -> Path:
     return Path("runs") / f"{name.replace(':', '.')}-{now}-{secrets.token_hex(2)}"
 
 
+def _is_shared(file: BinaryIO) -> bool:
+    """Whether all who hold the lock of this file share it: they ask whether a run is under way, and none of them is at it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return True
+
+
 METRICS = "metrics.sqlite"
 STATEMENTS = "nodes"
 """Where the signed statements of nodes are kept."""
-LOOKS, LOOK = 5, 0.02
-"""How often a lock is tried for, and seconds in between: who asks whether a run is under way holds it for a moment."""
+ASKED, LOOK = 30.0, 0.02
+"""Seconds that a run waits for those who ask whether it is under way, and from one look to the next: they share its lock for a
+moment, which is long on a busy machine."""
 MEMORY = "memory."
 """Before the names of what a step policy remembers."""
 
@@ -95,17 +106,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """For the life of a run: of two processes at one run, both would spend. The file says which process it is."""
         with self.file("run.lock").open("ab") as file:
-            for patience in reversed(range(LOOKS)):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as error:
-                    if not patience:
-                        raise DpflError(
-                            f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then "
-                            "resume it."
-                        ) from error
-                    time.sleep(LOOK)
+            self._lock(file)
             file.truncate(0)
             file.write(str(os.getpid()).encode())
             file.flush()
@@ -113,6 +114,20 @@ class RunFolder:
                 yield
             finally:
                 file.truncate(0)
+
+    def _lock(self, file: BinaryIO) -> None:
+        until = time.monotonic() + ASKED
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if not _is_shared(file) or time.monotonic() >= until:
+                    raise DpflError(
+                        f"Another process is at the run in {self.path} ({error.strerror}); wait until it has ended, then "
+                        "resume it."
+                    ) from error
+            time.sleep(LOOK)
 
     def process(self) -> int | None:
         """The process that is at the run; None where it is at rest. Who holds the lock cannot have ended, so the number is

@@ -26,17 +26,19 @@ STARTING = ".starting"
 """Within the folder of runs: experiments as they were asked for here, and what their processes said."""
 MOST = 8
 """Processes that may run at once: each takes a core and more."""
-LAST, PATIENCE = 4000, 3.0
+LAST = 4000
+PATIENCE, LEAVING = 3.0, 60.0
+"""Seconds that a name is waited for whose process has not ended, and where that process was told to stop."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 PROGRAM = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dpfl.cli import main; main()"
 """Ctrl-C must reach it, also where the page itself was started in the background, which takes that away."""
 
 
-def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """One that was stopped lets go of its run a moment before it is gone."""
+def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """One that was stopped lets go of its run a moment before it is gone, which is long on a busy machine."""
     try:
-        process.wait(PATIENCE)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         return False
     return True
@@ -58,6 +60,8 @@ class Control:
     def __init__(self, shelf: Shelf) -> None:
         self._shelf, self._lock = shelf, threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._stopped: set[int] = set()
+        """The numbers of processes that were told to stop."""
 
     def start(self, name: str, experiment: Mapping[str, Any]) -> None:
         if not NAME.fullmatch(name):
@@ -84,7 +88,9 @@ class Control:
 
     def stop(self, name: str) -> None:
         """As Ctrl-C in its terminal: the round under way is made again when the run is resumed."""
-        _send(self._at(self._shelf.open(name), name), signal.SIGINT, signal.SIGCONT)
+        process = self._at(self._shelf.open(name), name)
+        _send(process, signal.SIGINT, signal.SIGCONT)
+        self._stopped.add(process)
 
     def failed(self) -> dict[str, str]:
         """Runs that were started here and ended without a result, with what they said last."""
@@ -109,7 +115,8 @@ class Control:
         with self._lock:
             if sum(process.poll() is None for process in self._processes.values()) >= MOST:
                 raise DpflError(f"{MOST} runs are under way already; wait for one, or stop it.")
-            if name in self._processes and not _ended(self._processes[name]):
+            earlier = self._processes.get(name)
+            if earlier and not _ended(earlier, LEAVING if earlier.pid in self._stopped else PATIENCE):
                 raise DpflError(f"The run {name!r} is being started already.")
             (self._shelf.root / STARTING).mkdir(parents=True, exist_ok=True)
             before()
@@ -118,6 +125,7 @@ class Control:
                     [sys.executable, "-c", PROGRAM, *words],
                     stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
                 )  # fmt: skip
+            self._stopped.discard(self._processes[name].pid)
 
     def _at(self, folder: RunFolder, name: str) -> int:
         process = folder.process()
