@@ -18,8 +18,9 @@ from dpfl.node.task import Task
 from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
 from dpfl.server.steps import Fixed
 
-DECLARED = 1_000_000
-"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it was."""
+DECLARED = 16_000
+"""A declared size so large that steps hardly move the model, and a canary's gradient stays what it was; a node sums no larger
+batches of persons, or where products cancel (`most_units`)."""
 
 LITTLE = 1e-7
 """Noise, as a multiplier, that leaves what it is added to as it is."""
