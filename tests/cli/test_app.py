@@ -106,7 +106,7 @@ def test_runs_and_compare_list_what_there_is(capsys, tmp_path):
     (group,) = json.loads(dpfl(capsys, "compare", tmp_path / "b", tmp_path / "a", "--json")[1])
     assert group["seeds"] == [run["seed"] for run in group["runs"]] == [0, 1]
     assert group["accuracy"]["low"] < group["accuracy"]["mean"] < group["accuracy"]["high"]
-    assert group["settings"]["algorithm"]["samples"]["noise"]["multiplier"] == 1.0
+    assert group["settings"]["algorithm"]["samples"]["noise"]["noise_multiplier"] == 1.0
     assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
     _, out, _ = dpfl(capsys, "ledger", "show", tmp_path / "a", "--json")
     rows = json.loads(out)

@@ -135,7 +135,7 @@ def test_a_run_on_a_table_is_audited_with_all_that_its_clients_were_asked(tmp_pa
     result = parse(said).run(out=tmp_path / "run", workers=1)
     found = told(str(result.folder), "--game", "survey", "--private")
     made = RunFolder.open(result.folder).experiment()["resolved"]["algorithm"]
-    assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["multiplier"])
+    assert found["noise_multiplier"] == pytest.approx(made["samples"]["noise"]["noise_multiplier"])
     assert [game["verdict"] for game in found["games"]] == ["consistent", "estimate" if tested else "not testable"]
     assert found["unit"] == "person"
 

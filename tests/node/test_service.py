@@ -464,9 +464,9 @@ ODD = (
     1e31,
     "",
     "x",
-    "Gaussian",
-    "Poisson",
-    "All",
+    "noise.gaussian",
+    "sampling.poisson",
+    "sampling.all",
     [],
     {},
     [1],
@@ -485,7 +485,7 @@ def changed(words: Any, rng: random.Random) -> Any:
 
 def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: Asked) -> None:
     rng, released, reasons = random.Random(0), 0, set()
-    for number in range(400):
+    for number in range(700):
         task = round_of(rng.randrange(ROUNDS), steps=1)
         head = {"kind": "work", "run": RUN, "to": "b", "order": wire.order_of(task), "task": wire.task_to_words(task)}
         if number % 4 == 3:

@@ -142,7 +142,6 @@ class Slow:
     tag: ClassVar[str] = "Slow"
     name: str
     folder: str
-    tag: ClassVar[str] = "Slow"
 
     @property
     def content(self) -> dict[str, str]:

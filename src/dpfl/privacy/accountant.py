@@ -8,7 +8,7 @@ the truth, so it never guards a budget nor stands in a statement as proven.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy import dp, special
-from dpfl.privacy.events import REPLACE, Event, Spent, neighbours_of
+from dpfl.privacy.events import REPLACE, Event, Spent, encode, neighbours_of
 from dpfl.privacy.loss_grid import BothWays
 from dpfl.privacy.losses import gaussian_losses
 from dpfl.privacy.renyi import sampled_divergences
@@ -65,6 +65,21 @@ def _bounded(bound: Callable[[Frozen, float], float], events: Frozen, delta: flo
         return math.inf
 
 
+def _in_order(events: Iterable[tuple[Any, int]]) -> list[tuple[Any, int]]:
+    """Events by their written form: the order of a set changes from process to process, and with it the last bits of a sum.
+
+    Noise is planned from these sums, so without an order one seed would give several models.
+    """
+    return sorted(events, key=lambda pair: (_written(pair[0]), pair[1]))
+
+
+def _written(event: Any) -> str:
+    try:
+        return encode(event)
+    except DpflError:
+        return str(event)
+
+
 def _relation(events: Frozen) -> dp.NeighboringRelation:
     replace = neighbours_of(event for event, _ in events) == REPLACE
     return dp.NeighboringRelation.REPLACE_ONE if replace else dp.NeighboringRelation.ADD_OR_REMOVE_ONE
@@ -91,8 +106,9 @@ def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION)
 
 
 def _composed(events: Frozen, interval: float) -> BothWays:
-    plain = sum(count / event.noise_multiplier**2 for event, count in events if isinstance(event, dp.GaussianDpEvent))
-    parts = [_pld_of(event, interval).repeated(count) for event, count in events if not isinstance(event, dp.GaussianDpEvent)]
+    ordered = _in_order(events)
+    plain = sum(count / event.noise_multiplier**2 for event, count in ordered if isinstance(event, dp.GaussianDpEvent))
+    parts = [_pld_of(event, interval).repeated(count) for event, count in ordered if not isinstance(event, dp.GaussianDpEvent)]
     if plain:  # Gaussians on the same data compose to one Gaussian
         parts.append(_pld_of(dp.GaussianDpEvent(1 / math.sqrt(plain)), interval))
     total = parts[0]
@@ -129,7 +145,7 @@ def _rdp_of(event: Event, classic: bool, relation: dp.NeighboringRelation) -> tu
 
 def _rdp_total(events: Frozen, classic: bool) -> tuple[np.ndarray, np.ndarray]:
     relation = _relation(events)
-    curves = [(count, *_rdp_of(event, classic, relation)) for event, count in events]
+    curves = [(count, *_rdp_of(event, classic, relation)) for event, count in _in_order(events)]
     return curves[0][1], sum(count * rdp for count, _, rdp in curves)  # type: ignore[return-value]
 
 
@@ -146,7 +162,7 @@ def _rdp_classic_epsilon(events: Frozen, delta: float) -> float:
 def _second_order_epsilon(events: Frozen, delta: float) -> float:
     """By the Renyi divergence of order 2 alone, log(1 + q^2 (exp(1/z^2) - 1)): never below what all orders say."""
     divergence = 0.0
-    for event, count in events:
+    for event, count in _in_order(events):
         rate = event.sampling_probability if isinstance(event, dp.PoissonSampledDpEvent) else 1.0
         inverse = _multiplier(event) ** -2
         divergence += count * math.log1p(rate**2 * (math.expm1(inverse) if inverse < 700 else math.inf))
@@ -161,7 +177,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def _gdp_clt_epsilon(events: Frozen, delta: float) -> float:
     """mu^2 = sum T q^2 (exp(1/z^2) - 1) (Bu et al. 2020); T/z^2 where nothing is sampled."""
     mu_squared = 0.0
-    for event, count in events:
+    for event, count in _in_order(events):
         if isinstance(event, dp.PoissonSampledDpEvent):
             z = event.event.noise_multiplier
             mu_squared += count * event.sampling_probability**2 * float(np.expm1(min(1 / z**2, 700.0)))
@@ -191,7 +207,7 @@ def _multiplier(event: Any) -> float:
 
 def _everyone_epsilon(events: Frozen, delta: float) -> float:
     """As if everyone took part every time: exact for Gaussian events, an upper bound where units are sampled by coins."""
-    return gaussian_epsilon(math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in events)), delta)
+    return gaussian_epsilon(math.sqrt(sum(count / _multiplier(event) ** 2 for event, count in _in_order(events))), delta)
 
 
 _COARSE = Accountant("pld", True, (partial(_pld_epsilon, interval=COARSE), _rdp_epsilon))
