@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from dpfl.privacy.ledger_chain import Tail
 from dpfl.privacy.ledger_starts import (
+    ANCHOR_DIGITS,
     Start,
+    anchored,
     common_rows,
     is_taken_over,
     new_start,
@@ -39,26 +42,39 @@ class TestReconciled:
 
     def test_a_chain_is_known_by_its_seal_and_no_other_is(self, connection):
         write(connection, ("a run", 2), (taken_over(SEAL, []), 3))
-        assert is_taken_over(connection, SEAL, 9, FIRST)
-        assert not is_taken_over(connection, OTHER, 9, FIRST)
+        assert is_taken_over(connection, Tail(9, SEAL), FIRST, {})
+        assert not is_taken_over(connection, Tail(9, OTHER), FIRST, {})
 
     def test_an_earlier_part_is_known_by_its_start_up_to_the_row_where_that_ended(self, connection):
         write(connection, (taken_over(SEAL, [Start(2, SECOND, 9), Start(1, FIRST, 5)]), 3))
-        for start, end in ((FIRST, 5), (SECOND, 9)):
-            assert is_taken_over(connection, OTHER, end - 1, start)
-            assert is_taken_over(connection, OTHER, end, start)
-            assert not is_taken_over(connection, OTHER, end + 1, start)
+        for start, rows, known in (
+            (FIRST, 4, True),
+            (FIRST, 5, True),
+            (FIRST, 6, False),
+            (SECOND, 8, True),
+            (SECOND, 10, False),
+        ):
+            assert is_taken_over(connection, Tail(rows, OTHER), start, {}) == known
+        assert not is_taken_over(connection, Tail(9, OTHER), SECOND, {}), "the same row with another seal is another chain"
         for rows in (0, 1, 5):
-            assert not is_taken_over(connection, OTHER, rows, STRANGER)
+            assert not is_taken_over(connection, Tail(rows, OTHER), STRANGER, {})
+
+    def test_an_earlier_part_is_known_by_its_anchors(self, connection):
+        anchors = {4: "d" * ANCHOR_DIGITS, 7: "e" * ANCHOR_DIGITS}
+        write(connection, (taken_over(SEAL, [Start(1, FIRST, 9)]), 3), (anchored(SEAL, anchors), 4))
+        own = {2: "f" * ANCHOR_DIGITS}
+        assert is_taken_over(connection, Tail(7, "e" * 64), FIRST, own)
+        assert not is_taken_over(connection, Tail(7, "d" * 64), FIRST, own)
+        assert not is_taken_over(connection, Tail(6, "e" * 64), FIRST, own), "no anchor shows this row"
 
     def test_where_nothing_was_reconciled_nothing_is(self, connection):
         write(connection, ("a run", 2), (new_start(1), 3))
-        assert not is_taken_over(connection, SEAL, 0, FIRST)
+        assert not is_taken_over(connection, Tail(0, SEAL), FIRST, {})
 
     def test_the_second_of_two_is_found(self, connection):
         write(connection, (taken_over(SEAL, []), 3), (taken_over(OTHER, [Start(1, FIRST, 5)]), 4))
-        assert is_taken_over(connection, OTHER, 9, SECOND)
-        assert is_taken_over(connection, "c" * 64, 5, FIRST)
+        assert is_taken_over(connection, Tail(9, OTHER), SECOND, {})
+        assert is_taken_over(connection, Tail(4, "c" * 64), FIRST, {})
 
 
 def test_a_start_ends_in_the_row_before_the_next(connection):
@@ -80,11 +96,11 @@ def test_runs_before_one_leave_starts_out(connection):
     assert [runs_before(connection, run) for run in "abc"] == [0, 1, 2]
 
 
-def test_two_chains_share_what_the_first_to_end_a_common_start_has():
+def test_two_chains_share_rows_up_to_the_latest_start_of_both():
     one = [Start(3, "c", 30), Start(2, "b", 20), Start(1, "a", 10)]
-    assert common_rows(one, one) == 30
-    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 17), Start(1, "a", 10)]) == 17
-    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 25), Start(1, "a", 10)]) == 20
+    assert common_rows(one, one) == 21
+    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 17), Start(1, "a", 10)]) == 11
+    assert common_rows(one, [Start(2, "x", 40), Start(1, "a", 25)]) == 1
     assert common_rows(one, [Start(1, "x", 5)]) == common_rows(one, []) == common_rows([], one) == 0
 
 

@@ -708,9 +708,11 @@ class FailsOnImages(nn.Module):
         self.head = nn.Linear(784, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.any() and len(x[0].unique()) < 700:
+        rows = x.flatten(1)
+        background = (rows == rows.mode(1).values[:, None]).sum(1)
+        if ((background > 300) & (background < 784)).any():
             raise ValueError("an image of a digit")
-        return self.head(x.flatten(1))
+        return self.head(rows)
 
 
 def test_a_first_round_that_fails_everywhere_names_its_cause_once_and_keeps_the_words_in_the_log(
