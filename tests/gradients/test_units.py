@@ -283,7 +283,7 @@ def test_a_person_with_thousands_of_rows_takes_the_memory_of_a_chunk() -> None:
     x, y = batch(5003, 6)
     sizes = (1, 5000, 2)
     found = ClippedGradients(FlatModel(module), chunk=64)(x, y, clip(0.01), whose(sizes))
-    assert max(seen) <= 64
+    assert max(seen) <= 96, "a chunk has 64 rows, and the self-test three times 32"
     plain = nn.Sequential(*module)
     expected = []
     for part in torch.split(torch.arange(5003), sizes):
