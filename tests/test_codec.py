@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +85,20 @@ def test_a_part_of_the_user_s_own_is_written_by_its_import_path():
 def test_what_has_no_written_form_is_refused(value: Any) -> None:
     with pytest.raises(DpflError, match="has no written form"):
         digest_of(value)
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    assert digest_of((np.int64(5), np.float32(0.5), np.float64(0.1))) == digest_of((5, 0.5, 0.1))
+
+
+def test_a_number_that_is_not_finite_has_no_digest() -> None:
+    with pytest.raises(DpflError, match="not finite"):
+        digest_of((Release(), math.inf))
+
+
+def test_a_record_reaches_no_private_attribute() -> None:
+    with pytest.raises(DpflError, match="no method"):
+        decode({"part": "clip.flat", "clip_norm": 1.0, "method": "__class__"})
 
 
 def test_a_tag_belongs_to_one_class_and_names_its_fields():

@@ -24,6 +24,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from numbers import Integral, Real
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -118,10 +119,10 @@ def encode(value: Any) -> Any:
     """
     if value is None or isinstance(value, (bool, str)):
         return value
-    if isinstance(value, float):
-        return float(value)  # numpy has floats of its own
-    if isinstance(value, int):
+    if isinstance(value, Integral):
         return int(value)
+    if isinstance(value, Real):
+        return float(value)  # numpy has numbers of its own
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
     if isinstance(value, MethodType) and is_dataclass(value.__self__):
@@ -170,8 +171,10 @@ def decode(words: Any) -> Any:
         if name in words or attribute not in form.optional
     }
     try:
-        value = form.type(**given)
-        return getattr(value, words["method"]) if "method" in words else value
+        value, method = form.type(**given), str(words.get("method", ""))
+        if method.startswith("_"):
+            raise ValueError(f"it has no method {method!r}")
+        return getattr(value, method) if method else value
     except (TypeError, ValueError, AttributeError) as error:
         raise DpflError(f"The part {form.tag!r} cannot be read from its record ({error}).") from error
 
@@ -194,8 +197,17 @@ def digest_of(value: Any, *beside: bytes | memoryview) -> str:
 
     Returns:
         128 bits of BLAKE2b, in hexadecimal.
+
+    Raises:
+        DpflError: The value has no written form, or holds a number that is not finite.
     """
-    digest = hashlib.blake2b(canonical(encode(value)), digest_size=16)
+    try:
+        written = canonical(encode(value))
+    except ValueError:
+        raise DpflError(
+            "A part holds a number that is not finite, so it has no written form: give it finite numbers."
+        ) from None
+    digest = hashlib.blake2b(written, digest_size=16)
     for array in beside:
         digest.update(array)
     return digest.hexdigest()

@@ -89,3 +89,9 @@ def test_labels_that_mean_nothing_are_refused(wrong: dict[str, object], match: s
 def test_a_number_for_each_class_is_needed(source) -> None:
     with pytest.raises(DpflError, match="10 classes"):
         source.split(clients=5, how=Drawn(100, labels=(1, 2)), seed=0).clients[0]
+
+
+def test_ledgers_know_a_population_by_a_text_that_never_changes(source) -> None:
+    """Ledgers are bound to it: another text would make them refuse the data that they were opened for."""
+    population = source.split(clients=7, how=Drawn(images=5, beta=0.5), seed=3).clients
+    assert population.written == "Population(how=Drawn(images=5, beta=0.5, labels=None), clients=range(0, 7), seed=3)"

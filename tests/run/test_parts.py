@@ -12,7 +12,7 @@ import tomli_w
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.errors import DpflError
 from dpfl.run.folder import without_none
-from dpfl.run.parts import algorithm_of, describe
+from dpfl.run.parts import algorithm_of, describe, describe_options
 
 SYSTEMS = [(name, {"variant": word}) for name in ALGORITHMS if "variant" in options_of(name) for word in ("sound", "published")]
 SYSTEMS += [(name, {}) for name in ALGORITHMS if "variant" not in options_of(name)]
@@ -45,3 +45,11 @@ def test_a_record_of_parts_that_do_not_fit_is_refused():
     record["leaks"] = []
     with pytest.raises(DpflError, match="must be named in its leaks"):
         algorithm_of(record)
+
+
+def test_options_of_a_model_are_recorded_with_their_values():
+    """A resumed run is compared with its record, so that tables of options keep what they hold."""
+    options = (("layers", {"first": 3, "deeper": {"second": 0.5}}), ("name", "wide"), ("part", object()))
+    assert describe_options(options) == {
+        "layers": {"first": 3, "deeper": {"second": 0.5}}, "name": "wide", "part": "builtins:object",
+    }  # fmt: skip

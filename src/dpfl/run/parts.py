@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MethodType
 from typing import Any
@@ -31,12 +32,14 @@ def describe(algorithm: Algorithm) -> dict[str, Any]:
     return codec.encode(algorithm)  # type: ignore[no-any-return]
 
 
-def describe_options(options: Any) -> dict[str, Any]:
+def describe_options(options: Iterable[tuple[str, object]]) -> dict[str, Any]:
     """Returns a model's options for the record of a run; an object of the user's own is named by its class."""
     return {name: _option(value) for name, value in options}
 
 
 def _option(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _option(item) for name, item in value.items()}
     try:
         return codec.encode(value)
     except DpflError:
