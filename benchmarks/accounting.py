@@ -65,9 +65,9 @@ class Stopwatch:
 
 def watch() -> Stopwatch:
     """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
-    from dpfl.node.node import Node
-    from dpfl.privacy.accountant import Accountant
-    from dpfl.privacy.ledger import Ledger
+    from dpfl.client.runner import Node
+    from dpfl.privacy.accounting.accountant import Accountant
+    from dpfl.privacy.ledger.ledger import Ledger
     from dpfl.run import accounts, prepare
 
     stopwatch = Stopwatch()

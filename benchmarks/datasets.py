@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 import dpfl
-from dpfl.data.folders import find
+from dpfl.data.sources.folders import find
 from dpfl.errors import DpflError
 
 

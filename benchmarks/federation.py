@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dpfl.flower.host import serve
-from dpfl.flower.keys import node_key, server_keys
-from dpfl.flower.parent import end_with_parent, named
-from dpfl.flower.post import FlowerPost
-from dpfl.flower.processes import QUIET, Child, free_port, register, superlink, supernode
+from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.host import serve
+from dpfl.transports.flower.parent import end_with_parent, named
+from dpfl.transports.flower.processes import QUIET, Child, free_port, register, superlink, supernode
+from dpfl.transports.flower.tls_keys import node_key, server_keys
 
 MOST = 1 << 30
 START_SECONDS = 180.0

@@ -17,7 +17,7 @@ import dpfl
 from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
 from dpfl.secagg import At, Group, Member, Sum
 from dpfl.secagg.group import threshold
 

@@ -9,12 +9,12 @@ from statistics import median
 import torch
 
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, module_of
+from dpfl.client.dataset import Holdings
+from dpfl.client.local_training import private_steps
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.node.holdings import Holdings
-from dpfl.node.local import private_steps
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import All, Flat, Gaussian, Release, SystemEntropy
 
 RELEASE = Release(All(), Flat(CLIP), Gaussian(NOISE))

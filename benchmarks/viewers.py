@@ -26,8 +26,8 @@ from pathlib import Path
 
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import read_rows
-from dpfl.web.plans import Wanted, answer
-from dpfl.web.shelf import Shelf
+from dpfl.web.planner import Wanted, answer
+from dpfl.web.run_index import Shelf
 
 PROGRAM = "from dpfl.cli import main; main()"
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.audit.amplification import Played, Sums, furthest_movement
-from dpfl.audit.amplifiers import Amplifier, backward, convolution, linear, mlp
+from dpfl.audit.amplification.amplifiers import Amplifier, backward, convolution, linear, mlp
+from dpfl.audit.amplification.search import Played, Sums, furthest_movement
 
 LAYERS: dict[str, Callable[[], Amplifier]] = {
     "linear 3969-10": lambda: linear(3969, 10),

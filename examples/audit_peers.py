@@ -25,7 +25,7 @@ import torch
 from dpfl.audit import distinguish
 from dpfl.audit.bounds import deviation_at_most, epsilon_of
 from dpfl.privacy import Keyed, accountant
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
 
 DELTA, SIZE, CERTAIN = 1e-5, 20_000, 0.999
 QUIET = 1e-9

@@ -269,7 +269,7 @@ def tables() -> Iterator[Case]:
 
 
 def _table(content: bytes, words: dict[str, object], folder: Path) -> object:
-    from dpfl.experiment import parse
+    from dpfl.config.experiment import parse
 
     (folder / "stays.csv").write_bytes(content)
     columns = {"age": {"low": 0, "high": 100}, "sex": {"levels": ["f", "m"]}}

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpfl.reproduce import Outcome, Table, tables
-from dpfl.reproduce.ali import OWN
-from dpfl.reproduce.report import Made, collect, mean_text, shown_epsilon
-from dpfl.reproduce.runner import Kept
+from dpfl_papers import Outcome, Table, tables
+from dpfl_papers.ali import OWN
+from dpfl_papers.runner import Kept
+from dpfl_papers.table_report import Made, collect, mean_text, shown_epsilon
 
 SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"

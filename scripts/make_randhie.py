@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
-from dpfl.data.randhie_table import DECLARED, declared
+from dpfl.data.sources.randhie_table import DECLARED, declared
 
 TARGET = DECLARED.with_suffix(".parquet")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpfl.data.files import read_idx_pair
-from dpfl.data.folders import find
+from dpfl.data.sources.files import read_idx_pair
+from dpfl.data.sources.folders import find
 from dpfl.data.stratify import stratified
 
 SEED = 0

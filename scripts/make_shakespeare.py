@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from dpfl.data.shakespeare_text import TEXTS
+from dpfl.data.sources.shakespeare_text import TEXTS
 
 LEAST = 20_000
 """Characters of a role that is kept."""

@@ -26,9 +26,9 @@ from dpfl.data import Dirichlet, Federation
 from dpfl.gradients.clipped import ClippedGradients, plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.server.adaptive_steps import Ali
-from dpfl.server.ali_bounds import shares
-from dpfl.server.steps import Seen, Situation
+from dpfl.server.steps.adaptive import Ali
+from dpfl.server.steps.ali_bounds import shares
+from dpfl.server.steps.policy import Seen, Situation
 
 IMAGES, SEED = 300, 0
 HEADS = ("round", "raw", "raw, one batch", "clipped at C", "clipped at 10 C", "paid", "released", "the same without noise")

@@ -213,7 +213,9 @@ def report(chosen: Sequence[Mutant], results: Results) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, help="mutants of each package, by a fixed seed; all by default")
-    parser.add_argument("--only", nargs="*", default=[], help="beginnings of names, such as secagg/ or privacy/limit.py:Share")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="beginnings of names, such as secagg/ or privacy/ledger/limit.py:Share"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument(
         "--patience", type=float, default=15.0, help="seconds of tests for one mutant, as traced without a fault"

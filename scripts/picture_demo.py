@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from dpfl.cli.run import show
-from dpfl.experiment import load
-from dpfl.report.progress import Live
+from dpfl.config.experiment import load
+from dpfl.views.progress import Live
 
 TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 

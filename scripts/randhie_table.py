@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import dpfl
+from dpfl.config.experiment import Experiment, load
 from dpfl.data import Federation
-from dpfl.experiment import Experiment, load
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "randhie.toml"
 LABELS = {
@@ -77,7 +77,7 @@ def _plain(experiment: Experiment) -> Experiment:
     said["algorithm"] = {"name": "fedavg", "tau": 5, "rate": 0.3 if said["data"]["label"] == "any-visit" else 0.025}
     said.pop("privacy", None)
     said["budget"] = {"rounds": 60}
-    return dpfl.experiment.parse(said)
+    return dpfl.config.experiment.parse(said)
 
 
 def _outcome(experiment: Experiment, federation: Federation) -> dict[str, Any]:

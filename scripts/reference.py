@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.cli.app import COMMANDS, loaded
-from dpfl.experiment import Experiment
-from dpfl.report.reference import page, table
+from dpfl.config.experiment import Experiment
+from dpfl.views.reference import page, table
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -21,9 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpfl.reproduce import Cell, Table, tables
-from dpfl.reproduce.cost import clips_samples, longest, samples_of
-from dpfl.reproduce.report import SCALED, digits, mean_text, shown_epsilon
+from dpfl_papers import Cell, Table, tables
+from dpfl_papers.cost import clips_samples, longest, samples_of
+from dpfl_papers.table_report import SCALED, digits, mean_text, shown_epsilon
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 SEEDS, BAR = 3, "\\|"

@@ -25,9 +25,9 @@ from typing import Any
 
 import tomli_w
 
-from dpfl.experiment import parse
-from dpfl.flower.up import laid_out
+from dpfl.config.experiment import parse
 from dpfl.run.folder import RunFolder
+from dpfl.transports.flower.local_federation import laid_out
 
 sys.path.insert(0, str(Path(__file__).parent))
 from soak_books import Books, read

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpfl.keys import load_public, public_file
 from dpfl.node.statement import check
 from dpfl.privacy import Ledger
+from dpfl.protocol.keys import load_public, public_file
 
 
 @dataclass(frozen=True)

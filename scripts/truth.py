@@ -8,11 +8,11 @@ from pathlib import Path
 
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
 from dpfl.audit import Finding, Report, audit
+from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.games import GAMES
-from dpfl.audit.inversion import invert
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.privacy.statement import rounded_up
-from dpfl.report.inversion import draw
+from dpfl.views.inversion_figure import draw
 
 DOCS = Path(__file__).parents[1] / "docs"
 REPEATS = 20

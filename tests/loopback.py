@@ -9,10 +9,10 @@ from typing import Any
 import tomli_w
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dpfl import keys
-from dpfl.engines.post import Delivery
-from dpfl.experiment import Experiment
+from dpfl.config.experiment import Experiment
 from dpfl.node.service import Service
+from dpfl.protocol import keys
+from dpfl.protocol.transport import Delivery
 from dpfl.run.nodes import Terms
 from tests.conftest import PATIENCE
 

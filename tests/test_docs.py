@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dpfl.algorithms import ALGORITHMS
 from dpfl.cli.app import app, loaded
-from dpfl.experiment import DEMO, load, parse
+from dpfl.config.experiment import DEMO, load, parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import default_key, fingerprint, load_private, load_public, new_key, raw, sign, signed
+from dpfl.protocol.keys import default_key, fingerprint, load_private, load_public, new_key, raw, sign, signed
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -3,16 +3,16 @@
 from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
-from dpfl.lazy import on_demand
+from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl import algorithms, audit, certificate, data, loggers, models, privacy, tasks
+    from dpfl.planning.paid_queries import PrivateMetric
     from dpfl.planning.planner import afford
-    from dpfl.planning.questions import PrivateMetric
     from dpfl.planning.tradeoff import plan
     from dpfl.privacy import Budget, PrivacyStatement
-    from dpfl.report.comparison import compare, runs
     from dpfl.run.train import Result, train
+    from dpfl.views.comparison import compare, runs
 
 __version__ = "0.1.0"
 
@@ -41,12 +41,12 @@ _ROOMS = ("algorithms", "audit", "certificate", "data", "loggers", "models", "pr
 _HOMES = {
     "Budget": "dpfl.privacy",
     "PrivacyStatement": "dpfl.privacy",
-    "PrivateMetric": "dpfl.planning.questions",
+    "PrivateMetric": "dpfl.planning.paid_queries",
     "Result": "dpfl.run.train",
     "afford": "dpfl.planning.planner",
-    "compare": "dpfl.report.comparison",
+    "compare": "dpfl.views.comparison",
     "plan": "dpfl.planning.tradeoff",
-    "runs": "dpfl.report.comparison",
+    "runs": "dpfl.views.comparison",
     "train": "dpfl.run.train",
 }
 if not TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.experiment import parse
-from dpfl.node.task import Order, Reply
+from dpfl.client.task import Order, Reply
+from dpfl.config.experiment import parse
 from dpfl.run.metrics import Row
 from dpfl.run.recorder import Silent
 

@@ -14,17 +14,17 @@ from torch import nn
 import dpfl
 from dpfl.algorithms import dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl
 from dpfl.audit.leaks import leaks
+from dpfl.client.context import Site
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Order, Reply, Task
 from dpfl.data import Federation
 from dpfl.engines import local_engine
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.site import Site
-from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
-from dpfl.privacy.haar import Haar, whole
-from dpfl.privacy.haar_release import HaarClip, HaarLevels, HaarNoise
+from dpfl.privacy.mechanisms.haar import Haar, whole
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.server.coordinator import Coordinator, Federated, State
 from dpfl.tasks import MultiClass
 from tests.conftest import ledger_of

@@ -12,16 +12,16 @@ from torch import nn
 
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
+from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.client.runner import Node
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
 from dpfl.models.architectures import Centre, build_centred_linear
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
-from dpfl.privacy.events import ADD_REMOVE, gaussian
-from dpfl.privacy.mean import MeanSurvey, scaled_down
+from dpfl.privacy.accounting.events import ADD_REMOVE, gaussian
+from dpfl.privacy.queries.mean import MeanSurvey, scaled_down
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
 from tests.privacy.forging import forge

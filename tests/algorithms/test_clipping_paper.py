@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Reply
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Reply
 from dpfl.privacy import Flat, NoClip
-from dpfl.privacy.clip import MARGIN as ROUNDING
-from dpfl.privacy.clip import Clip, Model, clip_vector
-from dpfl.privacy.rounding import SQUARES
+from dpfl.privacy.mechanisms.clip import MARGIN as ROUNDING
+from dpfl.privacy.mechanisms.clip import Clip, Model, clip_vector
+from dpfl.privacy.mechanisms.rounding import SQUARES
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform

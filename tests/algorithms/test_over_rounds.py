@@ -17,7 +17,7 @@ from dpfl.algorithms import Algorithm, adap_dp_fl, ali_dpfl, dp_ftrl, dyn_dp_fed
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.histogram import Survey
+from dpfl.privacy.queries.histogram import Survey
 from dpfl.server.schedules import Decay, Following
 from dpfl.server.weights import Hellinger
 from tests.conftest import StopsAfter, ledger_of

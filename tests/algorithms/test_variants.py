@@ -12,14 +12,14 @@ import torch
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, ldp_fl, options_of
+from dpfl.client.context import Site
+from dpfl.client.runner import Node
+from dpfl.client.task import RAW_VALUES, Task
 from dpfl.data import Federation
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
-from dpfl.node.node import Node
-from dpfl.node.site import Site
-from dpfl.node.task import RAW_VALUES, Task
 from dpfl.privacy import Keyed, Ledger, NoClip, Release, accountant
-from dpfl.privacy.published import HellingerNoise
+from dpfl.privacy.accounting.published_claims import HellingerNoise
 from dpfl.tasks import MultiClass
 from tests.conftest import MODEL, StopsAfter
 

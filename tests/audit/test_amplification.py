@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpfl.audit.amplification import Played, Sums, amplified_movement, dependent_units, furthest_movement
-from dpfl.audit.amplifiers import Amplifier, backward, convolution, linear, mlp
+from dpfl.audit.amplification.amplifiers import Amplifier, backward, convolution, linear, mlp
+from dpfl.audit.amplification.search import Played, Sums, amplified_movement, dependent_units, furthest_movement
 from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
@@ -128,7 +128,7 @@ def test_one_unit_moves_our_clipped_sum_by_its_own_gradient_alone(name: str, row
 
 OTHER_KERNELS = """
 import json
-from dpfl.audit.amplification import dependent_units, furthest_movement
+from dpfl.audit.amplification.search import dependent_units, furthest_movement
 from dpfl.engines import one_thread
 from tests.audit.test_amplification import MODELS, clipped_sum
 

@@ -9,10 +9,10 @@ import torch
 
 from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
 from dpfl.audit.attacks import membership
-from dpfl.audit.inversion import invert
-from dpfl.audit.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
+from dpfl.audit.attacks.inversion import invert
+from dpfl.audit.attacks.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
 from dpfl.engines import one_thread
-from dpfl.report.inversion import draw
+from dpfl.views.inversion_figure import draw
 
 
 def test_the_ceiling_is_that_of_the_definition() -> None:

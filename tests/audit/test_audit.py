@@ -8,8 +8,8 @@ from dpfl.algorithms import dp_fedavg, dp_sgd_wav, fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import Finding, Report, audit
 from dpfl.audit.games import GAMES
 from dpfl.audit.report import verdict
+from dpfl.client.optimisers import SGD, Step
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD, Step
 from dpfl.privacy import FixedSize
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpfl.audit.books import books
+from dpfl.audit.ledger_check import books
 from tests.audit.systems import PRIVATE, system
 
 

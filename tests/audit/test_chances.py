@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpfl.audit.batches import cohorts, fairness
-from dpfl.audit.chances import TOO_FAR, count_score, largest_correlation, squares_score
-from dpfl.audit.movement import movement
-from dpfl.audit.noises import noises
+from dpfl.audit.noise_check import noises
+from dpfl.audit.randomness_checks import TOO_FAR, count_score, largest_correlation, squares_score
+from dpfl.audit.sampling_checks import cohorts, fairness
+from dpfl.audit.sensitivity_check import movement
 from dpfl.privacy import FixedSize, Poisson
-from dpfl.privacy.sampling import FixedCohort, Sampling
+from dpfl.privacy.mechanisms.sampling import FixedCohort, Sampling
 from tests.audit.systems import system
 
 

@@ -5,9 +5,9 @@ import pytest
 from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl, ldp_fl
 from dpfl.audit import leaks
 from dpfl.audit.games import Setting, play_leaks
-from dpfl.node.node import Node
+from dpfl.client.runner import Node
 from dpfl.privacy import accountant
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
 from dpfl.server.algorithm import Algorithm
 from tests.audit.systems import PRIVATE, SOUND, system
 

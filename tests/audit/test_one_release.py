@@ -9,10 +9,10 @@ from dpfl.audit import audit, distinguish, one_release
 from dpfl.audit.bounds import epsilon_of
 from dpfl.audit.one_release import ENDS, Game, directions, population_for
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Keyed, PerLayer, Poisson, PoissonSize, Quantile, Release, accountant
-from dpfl.privacy.accountant import default_for
-from dpfl.privacy.clip import Clip
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.sampling import Sampling
+from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.sampling import Sampling
 from tests.audit.systems import SOUND, system
 
 

@@ -12,14 +12,15 @@ import torch
 
 from dpfl.algorithms import ali_dpfl, auto, custom, dp_fedavg, fedavg_dp, hw_dpfl
 from dpfl.audit import audit
+from dpfl.client import runner
 from dpfl.gradients.clipped import ClippedGradients
-from dpfl.node import node
-from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy, clip
-from dpfl.privacy.events import Event
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.sampling import Sampling
+from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntropy
+from dpfl.privacy.accounting.events import Event
+from dpfl.privacy.mechanisms import clip
+from dpfl.privacy.mechanisms.sampling import Sampling
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.run import prepare
 from dpfl.server import coordinator
 from dpfl.server.algorithm import Algorithm
@@ -70,12 +71,12 @@ def forget_a_debit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node.private_steps
+    honest = runner.private_steps
 
     def realised(gradients: Any, data: Any, size: int, steps: int, local: Any, release: Release, *rest: Any) -> None:
         honest(gradients, data, size, steps, local, replace(release, realised=True), *rest)
 
-    monkeypatch.setattr(node, "private_steps", realised)
+    monkeypatch.setattr(runner, "private_steps", realised)
 
 
 def forget_the_noise_of_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +104,14 @@ def shuffle_batches_for_poisson(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use_one_batch_for_all_steps_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node.private_steps
+    honest = runner.private_steps
 
     def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
         batch = release.sampling.draw(len(data), generator("batch"))
         once = replace(release, sampling=Always(batch, release.sampling))
         honest(gradients, data, size, tau, local, once, generator, *rest)
 
-    monkeypatch.setattr(node, "private_steps", same)
+    monkeypatch.setattr(runner, "private_steps", same)
 
 
 @dataclass(frozen=True)
@@ -170,12 +171,12 @@ def leave_weights_uncapped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def clip_uploads_at_twice_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload then moves twice as far as its noise is for."""
-    honest = node.clip_vector
+    honest = runner.clip_vector
 
     def wide(vector: torch.Tensor, clip: Any, *rest: Any, **options: Any) -> tuple[torch.Tensor, bool]:
         return honest(vector, replace(clip, level=2 * clip.level), *rest, **options)
 
-    monkeypatch.setattr(node, "clip_vector", wide)
+    monkeypatch.setattr(runner, "clip_vector", wide)
 
 
 def repeat_the_noise_within_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +200,7 @@ def repeat_the_noise_every_few_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = node.private_steps
+    honest = runner.private_steps
 
     def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
         class Again(Release):
@@ -209,19 +210,19 @@ def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -
         parts = {part.name: getattr(release, part.name) for part in fields(release)}
         honest(gradients, data, size, tau, local, Again(**parts), generator, *rest)
 
-    monkeypatch.setattr(node, "private_steps", same)
+    monkeypatch.setattr(runner, "private_steps", same)
 
 
 def repeat_the_noise_for_another_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shifted by some numbers, so that no two releases look alike."""
-    honest = node._keyed
+    honest = runner._keyed
 
     def same(randomness: Any, task: Any, purpose: str) -> np.random.Generator:
         rng = honest(randomness, replace(task, client=0), purpose)
         rng.bit_generator.random_raw(task.client)
         return rng
 
-    monkeypatch.setattr(node, "_keyed", same)
+    monkeypatch.setattr(runner, "_keyed", same)
 
 
 def repeat_the_noise_whatever_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,8 +284,8 @@ def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for persons."""
-    honest = node.Node._held
-    monkeypatch.setattr(node.Node, "_held", lambda self, client: honest(self, client).as_rows)
+    honest = runner.Node._held
+    monkeypatch.setattr(runner.Node, "_held", lambda self, client: honest(self, client).as_rows)
 
 
 PERSONS = SAMPLES.protecting("person")

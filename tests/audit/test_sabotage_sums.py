@@ -12,10 +12,10 @@ import pytest
 
 from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
 from dpfl.audit import audit
-from dpfl.node.node import Node
+from dpfl.client.runner import Node
 from dpfl.privacy import Keyed, Release
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.secagg import Member, Opened, Shown, Vote
 from dpfl.server.algorithm import Algorithm
 from tests.audit.test_sabotage import Sabotage, drop_the_clip, forget_a_debit, halve_the_noise, reuse_a_noise_key

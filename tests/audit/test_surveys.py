@@ -4,14 +4,14 @@ import pytest
 
 from dpfl.algorithms import ali_dpfl
 from dpfl.audit.bounds import epsilon_of
-from dpfl.audit.surveys import one_answer, one_slope
+from dpfl.audit.query_games import one_answer, one_slope
 from dpfl.privacy import Keyed, accountant
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.surveys import AnySurvey
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.answers import AnySurvey
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 
 
 def test_a_noisy_histogram_stays_below_its_proof_and_shows_when_noise_is_small() -> None:

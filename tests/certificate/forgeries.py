@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.certificate import Certificate, certify
-from dpfl.certificate.page import page
-from dpfl.keys import load_private, sign
+from dpfl.certificate.printed_page import page
+from dpfl.protocol.keys import load_private, sign
 
 Change = Callable[[Any], None]
 

@@ -10,10 +10,10 @@ import pytest
 from dpfl.certificate import Certificate, certify, headline
 from dpfl.certificate.contents import shown
 from dpfl.certificate.figures import number
-from dpfl.certificate.page import page
+from dpfl.certificate.printed_page import page
 from dpfl.errors import DpflError
-from dpfl.keys import load_public, public_file
 from dpfl.privacy import Poisson, accountant
+from dpfl.protocol.keys import load_public, public_file
 from tests.privacy.forging import forge
 
 

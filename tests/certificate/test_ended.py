@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from dpfl.certificate import Certificate, certify
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
 from tests.privacy.forging import debit_elsewhere
 
 

@@ -11,7 +11,7 @@ from dpfl.certificate import contents, recompute
 from dpfl.certificate.contents import Account, Certificate, Claimed, Guarantee, Released, Reported, Signer, Trained
 from dpfl.certificate.figures import TOLERANCE, between, number, same_figure, stated_figure
 from dpfl.privacy import accountant
-from dpfl.privacy.events import describe, encode, gaussian
+from dpfl.privacy.accounting.events import describe, encode, gaussian
 from dpfl.run.folder import code_sha256
 
 DELTA = 1e-5

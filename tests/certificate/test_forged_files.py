@@ -14,7 +14,7 @@ import pytest
 import dpfl
 from dpfl.certificate import certify, verify
 from dpfl.errors import DpflError
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
 from tests.certificate.forgeries import edit_json, sign_again, write_certificate
 from tests.conftest import MODEL, small_federation
 from tests.privacy.forging import debit_elsewhere

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import certify, new_key, verify
+from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.keys import load_private, raw, sign
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.limit import Limit
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.ledger.limit import Limit
+from dpfl.protocol.keys import load_private, raw, sign
 from tests.certificate.forgeries import edit_json, sign_again, write_certificate
 from tests.loopback import federation
 from tests.privacy.forging import debit_elsewhere

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dpfl.certificate import page
+from dpfl.certificate import printed_page
 from dpfl.certificate.nodes import Expected, Given, Ordered, _checked, _listed, _releases, _together, verify_nodes
-from dpfl.data.elsewhere import NODES
-from dpfl.privacy.events import encode, gaussian
+from dpfl.data.remote_federation import NODES
+from dpfl.privacy.accounting.events import encode, gaussian
 from tests.certificate.test_figures_and_recompute import account, certificate
 
 LINE, OTHER = encode(gaussian(1.0)), encode(gaussian(2.0))
@@ -102,19 +102,23 @@ def test_statements_that_were_not_given_are_named() -> None:
 
 class TestPage:
     def test_words_for_figures(self) -> None:
-        assert [page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == ["see file"] * 3 + ["1.5000", "2", "words"]
+        assert [printed_page._word(value) for value in (None, {}, [], 1.5, 2, "words")] == ["see file"] * 3 + [
+            "1.5000",
+            "2",
+            "words",
+        ]
 
     @pytest.mark.parametrize(("count", "more"), [(5, 0), (6, 0), (7, 1), (9, 3)])
     def test_six_kinds_of_releases_are_listed(self, count: int, more: int) -> None:
         kinds = [SimpleNamespace(kind=f"kind {number}", count=count - number) for number in range(count)]
-        drawn = page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
+        drawn = printed_page._releases([SimpleNamespace(releases=kinds, other_runs=0)])  # type: ignore[list-item]
         assert sum(f"kind {number}<" in drawn for number in range(count)) == min(count, 6)
         assert ("kinds more" in drawn, f"and {more} kinds more" in drawn) == (more > 0, more > 0)
 
     @pytest.mark.parametrize(("count", "named"), [(1, True), (30, True), (31, False)])
     def test_up_to_thirty_accounts_are_named(self, count: int, named: bool) -> None:
         accounts = [account(name=f"client-{number}", ledger=f"client-{number}.sqlite") for number in range(count)]
-        assert ("client-0" in page._accounts(certificate(accounts=accounts))) is named
+        assert ("client-0" in printed_page._accounts(certificate(accounts=accounts))) is named
 
     @pytest.mark.parametrize(
         ("reported", "said"),
@@ -122,4 +126,4 @@ class TestPage:
     )
     def test_what_was_measured_is_said_as_it_was_reported(self, reported: dict[str, Any], said: str) -> None:
         usual = certificate().reported.model_copy(update=reported)
-        assert dict(page._reported(certificate(reported=usual)))["Measured"] == said
+        assert dict(printed_page._reported(certificate(reported=usual)))["Measured"] == said

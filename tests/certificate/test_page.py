@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import Certificate, certify
-from dpfl.certificate.page import MOST_LISTED, _releases, page
+from dpfl.certificate.printed_page import MOST_LISTED, _releases, page
 from dpfl.privacy.statement import rounded_up
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.certificate.ended import _mapping
+from dpfl.certificate.finished_run import _mapping
 from dpfl.certificate.reading import read
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder

@@ -19,8 +19,8 @@ from dpfl.certificate.contents import (
     spread,
 )
 from dpfl.certificate.figures import stated_figure
-from dpfl.privacy.events import ADD_REMOVE, REPLACE, encode, gaussian
-from dpfl.privacy.sampling import FixedSize, Poisson
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, encode, gaussian
+from dpfl.privacy.mechanisms.sampling import FixedSize, Poisson
 
 POISSON, FIXED, PLAIN = Poisson(0.1).event(1.0, 50), FixedSize(5).event(1.0, 50), gaussian(2.0)
 

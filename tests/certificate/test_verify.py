@@ -15,7 +15,7 @@ import pytest
 
 from dpfl.certificate import certify, new_key, verify
 from dpfl.errors import DpflError
-from dpfl.keys import load_private, public_file, sign
+from dpfl.protocol.keys import load_private, public_file, sign
 from tests.privacy.forging import forge
 
 

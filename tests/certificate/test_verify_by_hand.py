@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dpfl.certificate.stated import COUNTED, FIGURES, Restated
+from dpfl.certificate.restated import COUNTED, FIGURES, Restated
 from dpfl.certificate.verify import _data, _last_debit, _statement, _without_run
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
 from tests.certificate.test_figures_and_recompute import EPSILON, certificate
 
 

@@ -279,7 +279,7 @@ def test_an_interrupt_is_answered_with_advice_that_works(capsys, tmp_path, monke
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for moment in ("dpfl.experiment.Experiment.federation", "dpfl.run.folder.RunFolder.save_checkpoint"):
+    for moment in ("dpfl.config.experiment.Experiment.federation", "dpfl.run.folder.RunFolder.save_checkpoint"):
         with monkeypatch.context() as early:
             early.setattr(moment, stopped)
             code, _, err = dpfl(capsys, *words, "--out", "early")

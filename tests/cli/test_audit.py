@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
-from dpfl.experiment import parse
-from dpfl.privacy import secure_noise
+from dpfl.config.experiment import parse
+from dpfl.privacy.mechanisms import secure_noise
 from dpfl.run.folder import RunFolder
 from tests.run.test_tables import content, write
 

@@ -29,7 +29,7 @@ FORKING = """
 import json, os, signal, sys
 import dpfl.cli.run, dpfl.run.train, torch, dp_accounting
 from dpfl.cli import main
-from dpfl.lazy import special
+from dpfl.lazy_import import special
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background may have it ignored
 for line in sys.stdin:

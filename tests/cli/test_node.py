@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from dpfl.cli.node import app
 from dpfl.errors import DpflError
-from dpfl.keys import load_public, raw
-from dpfl.node.charter import read
+from dpfl.node.policy import read
 from dpfl.node.statement import check as checked
+from dpfl.protocol.keys import load_public, raw
 from tests.conftest import PATIENCE
 from tests.node.loopback import OWNER, Asked, join, new_node, work, write_policy
 

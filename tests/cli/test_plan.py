@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dpfl.experiment import load
+from dpfl.config.experiment import load
 from tests.cli.test_app import dpfl, refused
 
 PLAN = ["plan", "--epsilon", "4", "--rounds", "12", "--sampling-rate", "0.2", "--tau", "2"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpfl.data import catalog
-from dpfl.data.folders import data_folder
+from dpfl.data.sources.folders import data_folder
 from dpfl.errors import DpflError
 from tests.data.writers import images, write_cifar10, write_mnist
 

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from dpfl.data.declared import TestSet, declare
-from dpfl.data.label import Label
-from dpfl.data.schema import Categorical, Features, Numeric
+from dpfl.data.tables.declared import TestSet, declare
+from dpfl.data.tables.label import Label
+from dpfl.data.tables.schema import Categorical, Features, Numeric
 from dpfl.errors import DpflError
 
 WORDS = """

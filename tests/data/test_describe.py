@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli.data import app
-from dpfl.data.declared import declare
-from dpfl.data.describe import describe
-from dpfl.data.tables import read_table
+from dpfl.data.tables.declared import declare
+from dpfl.data.tables.describe import describe
+from dpfl.data.tables.table import read_table
 from dpfl.errors import DpflError
 
 CONTENT = "patient id;age;ward;died;weight, kg\np1;77,5;north;0;80\np2;;south;1;91\np2;31;north;0;62\n"

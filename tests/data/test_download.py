@@ -10,9 +10,9 @@ from threading import Thread
 import pytest
 
 from dpfl.data import catalog
-from dpfl.data.download import REMOTES, Remote, get, unpack
+from dpfl.data.sources.download import REMOTES, Remote, get, unpack
 from dpfl.errors import DpflError
-from dpfl.report.download import watch
+from dpfl.views.download_progress import watch
 from tests.data.writers import write_cifar10, write_mnist
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dpfl.data import Dataset
-from dpfl.data.elsewhere import Elsewhere
+from dpfl.data.remote_federation import Elsewhere
 from dpfl.errors import DpflError
 from dpfl.tasks import Counts, MultiClass
 

@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from dpfl.data.files import read_cifar10, read_idx, read_idx_pair, read_npz
+from dpfl.data.sources.files import read_cifar10, read_idx, read_idx_pair, read_npz
 from dpfl.errors import DpflError
 from tests.data.writers import idx_bytes, images, write_cifar10, write_idx
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpfl import models
 from dpfl.data import leaf
-from dpfl.data.leaf_files import LETTERS
+from dpfl.data.sources.leaf_files import LETTERS
 from dpfl.errors import DpflError
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpfl.data.medmnist_files import is_medmnist, read_medmnist
+from dpfl.data.sources.medmnist_files import is_medmnist, read_medmnist
 from dpfl.errors import DpflError
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.config.experiment import parse, with_settings
 from dpfl.data import Drawn, Population
 from dpfl.errors import DpflError
-from dpfl.experiment import parse, with_settings
 
 
 @pytest.fixture(scope="module")

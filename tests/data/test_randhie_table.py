@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpfl.data import randhie_table
-from dpfl.data.randhie_table import DECLARED, declared, read
+from dpfl.data.sources import randhie_table
+from dpfl.data.sources.randhie_table import DECLARED, declared, read
 from dpfl.errors import DpflError
 from dpfl.tasks import Binary
 

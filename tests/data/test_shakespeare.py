@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.data.shakespeare_text import ALPHABET, TEXTS, passages, roles
+from dpfl.config.experiment import load
+from dpfl.data.sources.shakespeare_text import ALPHABET, TEXTS, passages, roles
 from dpfl.errors import DpflError
-from dpfl.experiment import load
 
 
 def words(row: torch.Tensor) -> str:

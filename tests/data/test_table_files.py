@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from dpfl.data import table_files
-from dpfl.data.table_files import Text, open_table, stem
+from dpfl.data.tables import table_files
+from dpfl.data.tables.table_files import Text, open_table, stem
 from dpfl.errors import DpflError
 
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.data import table_files
-from dpfl.data.declared import declare
-from dpfl.data.schema import Schema
-from dpfl.data.table_files import Text
-from dpfl.data.tables import Table, read_table
+from dpfl.data.tables.declared import declare
+from dpfl.data.tables.schema import Schema
+from dpfl.data.tables.table import Table, read_table, table_files
+from dpfl.data.tables.table_files import Text
 from dpfl.errors import DpflError
 from tests.conftest import example
 

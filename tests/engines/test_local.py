@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpfl.client.context import Site
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local, Order, Reply, Task
 from dpfl.data.names import client_names
 from dpfl.engines.local import InProcess, Workers, local_engine
-from dpfl.engines.shared import SharedFolder
+from dpfl.engines.shared_memory import SharedFolder
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
-from dpfl.node.optimisers import SGD
-from dpfl.node.site import Site
-from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.client_ledgers import Ledgers
 from dpfl.tasks import MultiClass
 
 FEATURES, CLASSES = 6, 3

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.engines.plausible import LONGEST, implausible
-from dpfl.node.optimisers import SGD, Adam
-from dpfl.node.task import Local, Reply, Task
+from dpfl.client.optimisers import SGD, Adam
+from dpfl.client.task import Local, Reply, Task
+from dpfl.engines.reply_bounds import LONGEST, implausible
 from dpfl.privacy import All, Flat, Gaussian, PerLayer, Poisson, Release
-from dpfl.privacy.clip import Model, Quantile
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.release import Upload
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.clip import Model, Quantile
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 SIZE, DECLARED = 1000, 100

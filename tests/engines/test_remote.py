@@ -11,35 +11,35 @@ import pytest
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.engines.correspondence import Correspondence
-from dpfl.engines.post import Delivery
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local, Order, Reply, Task
+from dpfl.engines.node_channel import Correspondence
 from dpfl.engines.remote import Member, Remote
 from dpfl.errors import DpflError
-from dpfl.node import letters, wire
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local, Order, Reply, Task
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.protocol import messages, task_messages
+from dpfl.protocol.transport import Delivery
 from tests.conftest import Clock
 
 SIZE = 5
 OWNER = Ed25519PrivateKey.generate()
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c")}
-Answer = Callable[[str, bytes, letters.Letter], bytes | None]
+Answer = Callable[[str, bytes, messages.Letter], bytes | None]
 
 
 def answered(name: str, asked: bytes, words: dict, arrays: dict | None = None, **changed: object) -> bytes:
-    letter = letters.read(asked, OWNER.public_key(), 1 << 20)
-    head = {"run": letter.head["run"], "from": name, "order": letter.head["order"], "answers": letters.digest(asked)}
-    return letters.write({**head, **words, **changed}, arrays or {}, KEYS[name])
+    letter = messages.read(asked, OWNER.public_key(), 1 << 20)
+    head = {"run": letter.head["run"], "from": name, "order": letter.head["order"], "answers": messages.digest(asked)}
+    return messages.write({**head, **words, **changed}, arrays or {}, KEYS[name])
 
 
-def good(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def good(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     """A node's honest answer: an update of ones, times its place."""
-    task = wire.task_from_words(letter.head["task"])
+    task = task_messages.task_from_words(letter.head["task"])
     update = torch.full((SIZE,), float(task.client + 1))
-    words, arrays = wire.reply_to_words(Reply(task.client, update))
+    words, arrays = task_messages.reply_to_words(Reply(task.client, update))
     return answered(name, asked, {"kind": "reply", "reply": words}, arrays)
 
 
@@ -60,7 +60,7 @@ class Wire:
 
     def send(self, address: str, letter: bytes) -> str:
         name, ticket = address.removeprefix("at-"), str(len(self.seen))
-        head = letters.read(letter, OWNER.public_key(), 1 << 20).head
+        head = messages.read(letter, OWNER.public_key(), 1 << 20).head
         self.seen.append((name, head["kind"]))
         if name in self.silent:
             return ticket
@@ -70,7 +70,7 @@ class Wire:
             self.lost[name] -= 1
             answer = None
         else:
-            answer = self.nodes_[name](name, letter, letters.read(letter, OWNER.public_key(), 1 << 20))
+            answer = self.nodes_[name](name, letter, messages.read(letter, OWNER.public_key(), 1 << 20))
         self.back.append(Delivery(address, ticket, answer))
         return ticket
 
@@ -86,7 +86,7 @@ class Wire:
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     def made(wired: Wire, seconds: float = 60.0, least: int = 1) -> Remote:
-        monkeypatch.setattr("dpfl.engines.correspondence.time", wired.clock)
+        monkeypatch.setattr("dpfl.engines.node_channel.time", wired.clock)
         keys = {name: key.public_key() for name, key in KEYS.items()}
         correspondence = Correspondence(wired, "00" * 16, OWNER, keys, 1 << 20)
         members = [Member(name, place, 100) for place, name in enumerate(KEYS)]
@@ -129,7 +129,7 @@ def test_an_order_that_is_given_again_counts_once(make) -> None:
 def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
     sent: list[bytes] = []
 
-    def remembering(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+    def remembering(name: str, asked: bytes, letter: messages.Letter) -> bytes:
         sent.append(asked)
         return good(name, asked, letter)
 
@@ -155,7 +155,7 @@ def test_too_few_end_the_run_with_what_to_do(make) -> None:
 
 
 def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
-    def answer(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+    def answer(name: str, asked: bytes, letter: messages.Letter) -> bytes:
         client = letter.head["task"]["client"]
         words = {"kind": "reply", "reply": {"client": client, "inside": True}}
         return answered(name, asked, words, {"update": update, **beside})
@@ -163,11 +163,11 @@ def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
     return answer
 
 
-def garbage(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def garbage(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     return b"DPFL2" + b"\xff" * 200
 
 
-def announced(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def announced(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     """A signed head that announces 10 GB, and nothing behind it."""
     honest = good(name, asked, letter)
     body = honest[:-64].replace(b'"shape":[5]', b'"shape":[2500000000]')
@@ -176,13 +176,13 @@ def announced(name: str, asked: bytes, letter: letters.Letter) -> bytes:
     return body + KEYS[name].sign(body)
 
 
-def not_finite(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def not_finite(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     honest = good(name, asked, letter)
     body = honest[: -64 - 4 * SIZE] + np.full(SIZE, np.nan, np.float32).tobytes()
     return body + KEYS[name].sign(body)
 
 
-def of_another(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def of_another(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     body = good(name, asked, letter)[:-64]
     return body + Ed25519PrivateKey.generate().sign(body)
 
@@ -190,7 +190,7 @@ def of_another(name: str, asked: bytes, letter: letters.Letter) -> bytes:
 FIRST: dict[str, bytes] = {}
 
 
-def replayed(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+def replayed(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     """Its first answer, whatever is asked."""
     return FIRST.setdefault(name, good(name, asked, letter))
 
@@ -230,7 +230,7 @@ def test_an_answer_of_another_round_is_no_answer(make) -> None:
 
 
 def test_a_refusal_is_told_by_our_own_words(make) -> None:
-    def refusing(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+    def refusing(name: str, asked: bytes, letter: messages.Letter) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"})
 
     refused = make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
@@ -240,7 +240,7 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
 
 @pytest.mark.parametrize("reason", [[1], {}, None, "what"])
 def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) -> None:
-    def refusing(name: str, asked: bytes, letter: letters.Letter) -> bytes:
+    def refusing(name: str, asked: bytes, letter: messages.Letter) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
     assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused

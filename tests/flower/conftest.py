@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.engines.post import Delivery
-from dpfl.flower.keys import ServerKeys, node_key, server_keys
-from dpfl.flower.parent import named
-from dpfl.flower.post import FlowerPost
-from dpfl.flower.processes import Child, free_port, register, superlink
+from dpfl.protocol.transport import Delivery
+from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.processes import Child, free_port, register, superlink
+from dpfl.transports.flower.tls_keys import ServerKeys, node_key, server_keys
 from tests.conftest import PATIENCE, wait_until
 from tests.flower.echo import MOST
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from dpfl.flower import host, messages
-from dpfl.flower.parent import end_with_parent
-from dpfl.flower.processes import supernode
+from dpfl.transports.flower import flower_messages, host
+from dpfl.transports.flower.parent import end_with_parent
+from dpfl.transports.flower.processes import supernode
 from tests.conftest import wait_until
 
 MOST = 5 << 20
@@ -46,9 +46,9 @@ def main(folder: str, server: str, authority: str, key: str) -> None:
     end_with_parent()
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    place, messages.PATIENCE_SECONDS = Path(folder), 3600.0
+    place, flower_messages.PATIENCE_SECONDS = Path(folder), 3600.0
     host.time = Time(lambda seconds: seconds and wait_until((place / "leave").exists))  # type: ignore[assignment]
-    messages.time = Time(lambda seconds: ((place / "waits").touch(), time.sleep(seconds)))  # type: ignore[assignment]
+    flower_messages.time = Time(lambda seconds: ((place / "waits").touch(), time.sleep(seconds)))  # type: ignore[assignment]
     node = supernode(place, server, Path(authority), Path(key))
     host.serve(node, functools.partial(answer, place), MOST, stop)
 

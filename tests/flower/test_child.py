@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import dpfl.flower
+import dpfl.transports.flower
 from dpfl.errors import DpflError
-from dpfl.flower.child import OwnMachine
-from dpfl.flower.parent import named
-from dpfl.flower.processes import passed
-from dpfl.node.charter import SEED
+from dpfl.node.policy import SEED
+from dpfl.transports.flower.child import OwnMachine
+from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.processes import passed
 from tests.conftest import PATIENCE, wait_until
 
 
@@ -48,11 +48,11 @@ def test_other_machines_reach_the_fleet_alone(path: str, client: str, status: in
 
 def test_a_child_ends_with_its_parent() -> None:
     watching = (
-        "import time; from dpfl.flower.parent import end_with_parent; "
+        "import time; from dpfl.transports.flower.parent import end_with_parent; "
         "end_with_parent(); print('on', flush=True); time.sleep(3600)"
     )
     parent = (
-        "import os, subprocess, sys; from dpfl.flower.parent import named\n"
+        "import os, subprocess, sys; from dpfl.transports.flower.parent import named\n"
         f"child = subprocess.Popen([sys.executable, '-c', {watching!r}],\n"
         "                         env={**os.environ, **named()}, stdout=subprocess.PIPE)\n"
         "child.stdout.readline(); print(child.pid, flush=True); os.kill(os.getpid(), 9)"
@@ -93,5 +93,5 @@ def test_without_flower_one_sentence_says_what_to_install(
     with monkeypatch.context() as patched:
         patched.setattr(importlib.metadata, "version", version)
         with pytest.raises(DpflError, match=sentence.replace("[", "\\[")):
-            importlib.reload(dpfl.flower)
-    importlib.reload(dpfl.flower)
+            importlib.reload(dpfl.transports.flower)
+    importlib.reload(dpfl.transports.flower)

@@ -15,13 +15,13 @@ import httpx
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.flower.daemon import run
-from dpfl.flower.keys import node_key
-from dpfl.flower.parent import named
-from dpfl.flower.processes import free_port, register
-from dpfl.keys import load_private
-from dpfl.node import letters
 from dpfl.privacy import Ledger
+from dpfl.protocol import messages
+from dpfl.protocol.keys import load_private
+from dpfl.transports.flower.daemon import run
+from dpfl.transports.flower.parent import named
+from dpfl.transports.flower.processes import free_port, register
+from dpfl.transports.flower.tls_keys import node_key
 from tests.conftest import PATIENCE, wait_until
 from tests.flower.conftest import Federation
 from tests.node.loopback import EVENT, ask, join, new_node, round_of, work
@@ -54,10 +54,10 @@ class Started:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
 
-    def __call__(self, letter: bytes) -> letters.Letter:
+    def __call__(self, letter: bytes) -> messages.Letter:
         answer = self.federation.asked(self.address, letter).letter
         assert answer is not None
-        return letters.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)
+        return messages.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)
 
     def metrics(self) -> dict[str, float]:
         lines = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE).text.splitlines()

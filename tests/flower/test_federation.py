@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.flower.keys import node_key, server_keys
-from dpfl.flower.post import FlowerPost
-from dpfl.flower.processes import supernode
+from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.processes import supernode
+from dpfl.transports.flower.tls_keys import node_key, server_keys
 from tests.conftest import Clock, wait_until
 from tests.flower.conftest import NODES, Echo, Federation
 from tests.flower.echo import MOST
@@ -135,7 +135,7 @@ def test_a_stopped_node_is_waited_for_no_longer_than_asked(federation: Federatio
         with monkeypatch.context() as patch:
             clock = Clock()
             until = clock.now + 3.0
-            patch.setattr("dpfl.flower.post.time", clock)
+            patch.setattr("dpfl.transports.flower.flower_transport.time", clock)
             assert federation.post.receive(3.0) == []
             assert clock.now == until
         monkeypatch.setattr(federation.post, "_life", 1.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.flower.executor import REFUSED
-from dpfl.flower.processes import QUIET
+from dpfl.transports.flower.executor import REFUSED
+from dpfl.transports.flower.processes import QUIET
 from tests.conftest import PATIENCE, wait_until
 from tests.flower.conftest import NODES, Federation
 
@@ -44,7 +44,7 @@ SERVER = """import json, time
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import ServerApp
-from dpfl.flower.grid import GridPost
+from dpfl.transports.flower.grid_transport import GridPost
 app = ServerApp()
 
 @app.main()

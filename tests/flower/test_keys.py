@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from dpfl.errors import DpflError
-from dpfl.flower.keys import node_key, server_keys
+from dpfl.transports.flower.tls_keys import node_key, server_keys
 
 
 def test_a_servers_keys_are_made_once_and_kept(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from dpfl.flower import messages
-from dpfl.flower.messages import PIECE, Unread, packed, refuse_large, unpacked
+from dpfl.transports.flower import flower_messages
+from dpfl.transports.flower.flower_messages import PIECE, Unread, packed, refuse_large, unpacked
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
@@ -42,7 +42,7 @@ def test_an_answer_that_is_too_large_is_not_read(headers: dict[str, str]) -> Non
         yield b""
 
     transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, content=body()))
-    client = messages.runtime("http://nowhere", b"secret", messages.Token(), "SuperExec")
+    client = flower_messages.runtime("http://nowhere", b"secret", flower_messages.Token(), "SuperExec")
     client._client = httpx.Client(transport=transport)
     refuse_large(client, 100)
     with pytest.raises(Unread):

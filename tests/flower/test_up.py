@@ -15,15 +15,15 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.torch import load_file
 
-from dpfl.experiment import parse
-from dpfl.keys import raw
-from dpfl.node import sum_letters, wire
-from dpfl.node.node import Node
-from dpfl.node.proposal import Proposal
-from dpfl.node.task import Reply, Task
+from dpfl.client.runner import Node
+from dpfl.client.task import Reply, Task
+from dpfl.config.experiment import parse
 from dpfl.privacy import Ledger
-from dpfl.privacy.secure_noise import SecureGaussian
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.protocol import secure_sum_messages, task_messages
+from dpfl.protocol.keys import raw
+from dpfl.protocol.proposal import Proposal
 from dpfl.run.nodes import gather
 from dpfl.secagg import At, Masked, Shown
 from tests.conftest import PATIENCE
@@ -37,7 +37,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Whole]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as until:
         patch.setenv("DPFL_TEST_KEYED_SEED", "5")
         patch.setenv("OMP_NUM_THREADS", "1")
-        for patience in ("engines.correspondence.GRACE", "engines.sums.GREETING", "flower.up.LEAVING_SECONDS"):
+        for patience in (
+            "engines.node_channel.GRACE",
+            "engines.secure_sum.GREETING",
+            "transports.flower.local_federation.LEAVING_SECONDS",
+        ):
             patch.setattr(f"dpfl.{patience}", PATIENCE)
         made = Whole(tmp_path_factory.mktemp("whole") / "up", until)
         yield made
@@ -151,15 +155,17 @@ def _sums(liar: Liar, here: str) -> dict[str, Masked]:
     assert liar.told(*orders, changed, older, bare) == [*["masked"] * 3, "order-changed", "sum-over", "uncovered"]
     again = [answer.arrays for answer in liar.answers]
     assert all((one["numbers"] == other["numbers"]).all() for one, other in zip(first, again, strict=False))
-    return {name: sum_letters.masked_from(one, _at(liar, here), name, NODES) for name, one in zip(NODES, first, strict=True)}
+    return {
+        name: secure_sum_messages.masked_from(one, _at(liar, here), name, NODES) for name, one in zip(NODES, first, strict=True)
+    }
 
 
 def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
-    order = wire.order_of(liar.task("node-0", 1), here)
+    order = task_messages.order_of(liar.task("node-0", 1), here)
 
     def shown(to: str, *names: str) -> tuple[str, bytes]:
         envelopes = {name: sent.get(name, sent["node-0"]).envelopes[to] for name in names if name != to}
-        return liar.letter(to, "survivors", order, *sum_letters.shown_to(Shown(_at(liar, here), names, envelopes), 3))
+        return liar.letter(to, "survivors", order, *secure_sum_messages.shown_to(Shown(_at(liar, here), names, envelopes), 3))
 
     few, strange = [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")], shown("node-2", *NODES[1:], "node-3")
     before = liar.letter("node-2", "card", "before", {"number": 0})
@@ -174,4 +180,4 @@ def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
 
 
 def _at(liar: Liar, here: str) -> At:
-    return sum_letters.at_of(liar.task("node-0", 1), here, np.zeros(liar.size, np.float32))
+    return secure_sum_messages.at_of(liar.task("node-0", 1), here, np.zeros(liar.size, np.float32))

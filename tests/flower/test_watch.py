@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.flower.watch import Figure, Watch, alone, text
+from dpfl.transports.flower.watch import Figure, Watch, alone, text
 from tests.conftest import PATIENCE
 
 

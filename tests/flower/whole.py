@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from dpfl import algorithms
-from dpfl.engines.correspondence import Correspondence
-from dpfl.engines.post import Delivery
-from dpfl.experiment import parse
-from dpfl.flower.post import FlowerPost
-from dpfl.flower.processes import register, superlink
-from dpfl.flower.server import Listed, ServerKeys
-from dpfl.flower.up import laid_out, refuse_ended, running
-from dpfl.keys import load_private
-from dpfl.node import letters, wire
-from dpfl.node.letters import Letter
-from dpfl.node.task import Summed, Task
-from dpfl.privacy.shared_noise import Shared
+from dpfl.client.task import Summed, Task
+from dpfl.config.experiment import parse
+from dpfl.engines.node_channel import Correspondence
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.protocol import messages, task_messages
+from dpfl.protocol.keys import load_private
+from dpfl.protocol.messages import Letter
+from dpfl.protocol.transport import Delivery
 from dpfl.run.nodes import MOST_ANSWER, Terms
+from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.local_federation import laid_out, refuse_ended, running
+from dpfl.transports.flower.processes import register, superlink
+from dpfl.transports.flower.server import Listed, ServerKeys
 from tests.conftest import PATIENCE
 
 NODES = ("node-0", "node-1", "node-2")
@@ -73,7 +73,7 @@ class Spoiled:
         self.nodes, self.close = post.nodes, post.close
 
     def send(self, address: str, letter: bytes) -> str:
-        head = letters.read(letter, self._key, MOST_ANSWER).head
+        head = messages.read(letter, self._key, MOST_ANSWER).head
         if (head["to"], head["kind"], head["order"].split("/")[0]) not in self._spoiled:
             return self._post.send(address, letter)
         self._back.append(Delivery(address, head["to"], b"spoiled"))
@@ -103,7 +103,13 @@ class Liar:
 
     def work(self, task: Task, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
-        return self.letter(NODES[task.client], "work", wire.order_of(task, session), {"task": wire.task_to_words(task)}, arrays)
+        return self.letter(
+            NODES[task.client],
+            "work",
+            task_messages.order_of(task, session),
+            {"task": task_messages.task_to_words(task)},
+            arrays,
+        )
 
     def told(self, *asked: tuple[str, bytes]) -> list[str]:
         """All at once, in no order; a node's answers are those that its key signed."""
@@ -116,6 +122,6 @@ class Liar:
             for delivery in post.receive(1.0):
                 number = waiting[delivery.ticket]
                 assert delivery.letter is not None
-                answers[number] = letters.read(delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER)
+                answers[number] = messages.read(delivery.letter, self.mail.nodes[asked[number][0]], MOST_ANSWER)
         self.answers = [answers[number] for number in range(len(asked))]
         return [str(answer.head.get("reason", answer.head["kind"])) for answer in self.answers]

@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpfl.client.local_training import clipped_sum
+from dpfl.client.task import Reply
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.models.sequences import build_transformer
-from dpfl.node.local import clipped_sum
-from dpfl.node.task import Reply
 from dpfl.privacy import Flat
-from dpfl.privacy.clip import PerLayer, clip_vector
-from dpfl.privacy.haar_release import HaarClip
+from dpfl.privacy.mechanisms.clip import PerLayer, clip_vector
+from dpfl.privacy.mechanisms.haar_release import HaarClip
 from dpfl.server.aggregate import weighted_sum
 
 LEVEL = 0.5

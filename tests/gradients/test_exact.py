@@ -15,8 +15,8 @@ from dpfl.gradients.convolution import convolution_weight
 from dpfl.models import FlatModel
 from dpfl.models.row_sizes import GRAINS
 from dpfl.privacy import Flat
-from dpfl.privacy.clip import MARGIN
-from dpfl.privacy.rounding import COVER, DOUBLE, TERMS, gamma
+from dpfl.privacy.mechanisms.clip import MARGIN
+from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
 
 
 class Attention(nn.Module):

@@ -6,7 +6,7 @@ from torch import nn
 from dpfl.algorithms import dp_sgd_wav
 from dpfl.gradients.haar_energies import haar_energies
 from dpfl.models import FlatModel
-from dpfl.privacy.haar import Haar
+from dpfl.privacy.mechanisms.haar import Haar
 
 
 def network() -> nn.Module:

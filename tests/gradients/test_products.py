@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpfl.gradients import products as module
 from dpfl.gradients.products import SampleGradient, _Products, outer, stacked, sum_of_outer, sum_rows, written_out
-from dpfl.privacy.rounding import COVER, TERMS
+from dpfl.privacy.mechanisms.rounding import COVER, TERMS
 
 UNITS, GROUPS, LENGTH, HEIGHT, WIDTH = 7, 2, 3, 4, 5
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpfl.data.schema import Features
+from dpfl.data.tables.schema import Features
 from dpfl.errors import DpflError
 from dpfl.gradients import products
 from dpfl.gradients.clipped import ClippedGradients
@@ -16,7 +16,7 @@ from dpfl.gradients.mixing import random_weights, refuse_mixing
 from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel, from_module
 from dpfl.models.columns import on_columns
-from dpfl.privacy.rounding import COVER
+from dpfl.privacy.mechanisms.rounding import COVER
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip
 
 

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from dpfl import tasks
+from dpfl.client.dataset import Holdings
+from dpfl.client.optimisers import SGD
+from dpfl.client.plain_descent import descent
+from dpfl.client.task import Local
 from dpfl.gradients.chain import ChainPass
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layer_pass import LayerPass
 from dpfl.gradients.losses import mean_loss
 from dpfl.gradients.row_pass import RowPass
 from dpfl.models import FlatModel
-from dpfl.node.descent import descent
-from dpfl.node.holdings import Holdings
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from tests.gradients.gradient_reference import batch, close, compare
 
 COUNT, WIDTH, PLACES = 9, 6, 5

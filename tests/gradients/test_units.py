@@ -267,7 +267,7 @@ def test_one_unit_more_moves_the_sum_by_the_level_at_most(
     computed, group = ClippedGradients(FlatModel(make()), chunk=16), whose(sizes)
     total = partial(computed, factors=clipping.factors)
     moved = total(x, y, whose=group).total.double() - total(x[:-added], y[:-added], whose=group[:-added]).total.double()
-    assert moved.norm() <= clipping.level
+    assert moved.norm() <= clipping.clip_norm
 
 
 def test_a_person_with_thousands_of_rows_takes_the_memory_of_a_chunk() -> None:

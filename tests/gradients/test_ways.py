@@ -16,7 +16,7 @@ from dpfl.gradients.products import Unsupported, written_out
 from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.rules import embedding
 from dpfl.models import FlatModel
-from dpfl.privacy.rounding import TERMS
+from dpfl.privacy.mechanisms.rounding import TERMS
 from tests.gradients.gradient_reference import CLASSES, batch, check, clip, one_by_one
 
 

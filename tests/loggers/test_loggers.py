@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 from dpfl.loggers import Callback, MLflow, Started, TensorBoard, from_words
 from dpfl.run.metrics import Row
 from tests.conftest import StopsAfter

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from dpfl import models
-from dpfl.data.schema import Features
+from dpfl.data.tables.schema import Features
 from dpfl.errors import DpflError
 from dpfl.models.columns import OneHot, on_columns
 

@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional
 
 from dpfl.models import feature_map, scattering_linear
-from dpfl.models.decorrelate import POWER, decorrelating, pink_images
-from dpfl.models.scattering import Scattering, scattering_features
+from dpfl.models.features.decorrelate import POWER, decorrelating, pink_images
+from dpfl.models.features.scattering import Scattering, scattering_features
 
 
 def test_pink_images_have_a_spectrum_that_falls_like_one_over_f():

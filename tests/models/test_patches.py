@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from dpfl import models
 from dpfl.errors import DpflError
-from dpfl.models.decorrelate import pink_images
-from dpfl.models.leaves import leaf_images
-from dpfl.models.patches import patch_features, patch_filters
+from dpfl.models.features.decorrelate import pink_images
+from dpfl.models.features.leaf_images import leaf_images
+from dpfl.models.features.patches import patch_features, patch_filters
 
 SHAPE = (3, 16, 20)
 FILTERS = 40

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from dpfl.gradients.chunks import SelfTest
 from dpfl.models import FlatModel
 from dpfl.models.catalog import feature_map, scattering_linear
-from dpfl.models.patches import patch_features
+from dpfl.models.features.patches import patch_features
+from dpfl.models.features.scattering import scattering_features
 from dpfl.models.row_sizes import GRAINS, Invariant, RowFunction, Unpadded, checksum, pad, padded_chunks
-from dpfl.models.scattering import scattering_features
 
 
 def test_the_smallest_size_that_passes_and_its_multiples() -> None:

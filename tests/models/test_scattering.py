@@ -11,7 +11,7 @@ from torch import Tensor
 
 import dpfl
 from dpfl.errors import DpflError
-from dpfl.models.scattering import Scattering, normalised
+from dpfl.models.features.scattering import Scattering, normalised
 
 Path = tuple[tuple[int, int], ...]
 SIDE, PAD, J, L = 28, 4, 2, 8

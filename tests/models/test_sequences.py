@@ -6,7 +6,7 @@ from torch import Tensor
 
 import dpfl
 from dpfl import models, tasks
-from dpfl.data.schema import Features
+from dpfl.data.tables.schema import Features
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layer_pass import LayerPass

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
 from tests.node.summing import Together
 
 

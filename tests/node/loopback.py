@@ -13,14 +13,14 @@ import tomli_w
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import nn
 
-from dpfl.keys import load_private, new_key, raw
-from dpfl.node import letters, wire
-from dpfl.node.optimisers import SGD
-from dpfl.node.proposal import Proposal
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local, Task
 from dpfl.node.service import Service
-from dpfl.node.task import Local, Task
 from dpfl.privacy import Flat, Ledger, Poisson, Release
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.protocol import messages, task_messages
+from dpfl.protocol.keys import load_private, new_key, raw
+from dpfl.protocol.proposal import Proposal
 from dpfl.tasks import MultiClass
 from tests.conftest import MODEL, small_source
 
@@ -84,7 +84,7 @@ def vector(seed: int = 0) -> np.ndarray:
 
 
 def ask(kind: str, to: str = "b", run: str = RUN, key: Ed25519PrivateKey = OWNER, arrays: Any = None, **words: Any) -> bytes:
-    return letters.write({"kind": kind, "run": run, "to": to, "order": kind, **words}, arrays or {}, key)
+    return messages.write({"kind": kind, "run": run, "to": to, "order": kind, **words}, arrays or {}, key)
 
 
 def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
@@ -93,7 +93,9 @@ def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
 
 def work(task: Task = TASK, model: np.ndarray | None = None, **words: Any) -> bytes:
     arrays = {"model": vector() if model is None else model}
-    return ask("work", **{"order": wire.order_of(task), "task": wire.task_to_words(task), "arrays": arrays, **words})
+    return ask(
+        "work", **{"order": task_messages.order_of(task), "task": task_messages.task_to_words(task), "arrays": arrays, **words}
+    )
 
 
 def round_of(number: int, **changes: Any) -> Task:
@@ -111,16 +113,16 @@ class Asked:
     def open(cls, policy: Path) -> Asked:
         return cls(policy.parent, Service.open(policy))
 
-    def __call__(self, letter: bytes) -> letters.Letter:
-        answer = letters.read(self.service.answer(letter), load_private(self.folder / "node.pem").public_key(), 1 << 24)
-        assert answer.head["answers"] == letters.digest(letter)
+    def __call__(self, letter: bytes) -> messages.Letter:
+        answer = messages.read(self.service.answer(letter), load_private(self.folder / "node.pem").public_key(), 1 << 24)
+        assert answer.head["answers"] == messages.digest(letter)
         assert answer.head["from"] == self.service.charter.name
         return answer
 
     def refused(self, letter: bytes) -> str:
         answer = self(letter)
         assert answer.head["kind"] == "refused", answer.head
-        assert answer.head["sentence"] == wire.REASONS[answer.head["reason"]]
+        assert answer.head["sentence"] == task_messages.REASONS[answer.head["reason"]]
         assert not answer.arrays
         return str(answer.head["reason"])
 

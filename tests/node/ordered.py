@@ -7,10 +7,10 @@ import torch
 import dpfl
 from dpfl.algorithms import Algorithm
 from dpfl.audit.audit import ready
+from dpfl.client.task import Order, Reply, Task
 from dpfl.data import Federation
 from dpfl.models import FlatModel
 from dpfl.models.catalog import Buildable
-from dpfl.node.task import Order, Reply, Task
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Keyed
 from dpfl.server.coordinator import Coordinator

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.keys import load_public, raw
-from dpfl.node import sum_letters, wire
-from dpfl.node.letters import Letter
-from dpfl.node.proposal import Proposal
+from dpfl.client.task import Summed, Task
 from dpfl.node.service import Service
-from dpfl.node.task import Summed, Task
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.protocol import secure_sum_messages, task_messages
+from dpfl.protocol.keys import load_public, raw
+from dpfl.protocol.messages import Letter
+from dpfl.protocol.proposal import Proposal
 from dpfl.secagg import At, Group, Masked, Shown, session
 from dpfl.secagg.shares import envelope_bytes
 from tests.node.loopback import OWNER, PROPOSAL, ROUNDS, RUN, SAMPLES, TASK, Asked, ask, new_node, vector, write_policy
@@ -79,32 +79,32 @@ class Together:
 
     def set_up(self, names: tuple[str, ...] = NAMES, run: str = RUN, order: str = "set-up", **changes: Any) -> str:
         cards = self.cards(names, run, order)
-        found = session(self.group(run, **changes).among(names), [sum_letters.card_from_words(card) for card in cards])
+        found = session(self.group(run, **changes).among(names), [secure_sum_messages.card_from_words(card) for card in cards])
         for name in names:
             assert self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head["session"] == found
         return found
 
     def work(self, session: str, asked: Task, model: np.ndarray | None = None, run: str = RUN) -> bytes:
-        words, arrays = wire.task_to_words(asked), {"model": vector() if model is None else model}
+        words, arrays = task_messages.task_to_words(asked), {"model": vector() if model is None else model}
         name = NAMES[asked.client]
-        return ask("work", to=name, run=run, order=wire.order_of(asked, session), task=words, arrays=arrays)
+        return ask("work", to=name, run=run, order=task_messages.order_of(asked, session), task=words, arrays=arrays)
 
     def masked(self, session: str, name: str, round: int = 0, members: tuple[str, ...] = NAMES, **changes: Any) -> Masked:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
         assert answer.head["kind"] == "masked", answer.head
-        return sum_letters.masked_from(answer.arrays, at(session, asked), name, members)
+        return secure_sum_messages.masked_from(answer.arrays, at(session, asked), name, members)
 
     def survivors(self, session: str, to: str, names: tuple[str, ...], sent: dict[str, Masked], round: int = 0) -> bytes:
         """The list that this node is shown, with what the others sent for it."""
         blank = bytes(envelope_bytes(len(NAMES)))
         envelopes = {name: sent[name].envelopes[to] if name in sent else blank for name in names if name != to}
         shown = Shown(at(session, task(to, round)), names, envelopes)
-        words, arrays = sum_letters.shown_to(shown, len(NAMES))
-        return ask("survivors", to=to, order=wire.order_of(task(to, round), session), arrays=arrays, **words)
+        words, arrays = secure_sum_messages.shown_to(shown, len(NAMES))
+        return ask("survivors", to=to, order=task_messages.order_of(task(to, round), session), arrays=arrays, **words)
 
     def votes(self, session: str, to: str, signatures: dict[str, str], round: int = 0) -> bytes:
-        return ask("votes", to=to, order=wire.order_of(task(to, round), session), votes=signatures)
+        return ask("votes", to=to, order=task_messages.order_of(task(to, round), session), votes=signatures)
 
     def spent(self, name: str) -> dict[Any, int]:
         with closing(Ledger.read(self.folder / name / "ledger" / f"{name}.sqlite")) as ledger:
@@ -116,7 +116,7 @@ class Together:
 
 
 def at(session: str, asked: Task, model: np.ndarray | None = None) -> At:
-    return sum_letters.at_of(asked, session, vector() if model is None else model)
+    return secure_sum_messages.at_of(asked, session, vector() if model is None else model)
 
 
 def said(letter: Letter) -> str:

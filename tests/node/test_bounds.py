@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 
 import dpfl
-from dpfl.node import wire
-from dpfl.node.charter import Allow
-from dpfl.node.charter import read as read_policy
-from dpfl.node.check import findings
-from dpfl.node.held import schema_digest
-from dpfl.node.optimisers import SGD, Adam, Momentum
+from dpfl.client.optimisers import SGD, Adam, Momentum
+from dpfl.client.task import Local, Summed, Task
+from dpfl.node.load_data import schema_digest
+from dpfl.node.policy import Allow
+from dpfl.node.policy import read as read_policy
+from dpfl.node.readiness import findings
 from dpfl.node.service import Service
-from dpfl.node.task import Local, Summed, Task
 from dpfl.privacy import Flat
-from dpfl.privacy.columns import LEAST
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.release import Upload
-from dpfl.privacy.secure_noise import SecureGaussian
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.queries.columns import LEAST
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.protocol import task_messages
 from tests.node.loopback import (
     EVENT,
     PROPOSAL,
@@ -153,10 +153,10 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
 
     def asked(optimiser: Any, **changes: float) -> bytes:
         task = replace(TASK, local=Local(optimiser))
-        words = wire.task_to_words(task)
+        words = task_messages.task_to_words(task)
         words["local"]["optimiser"] |= changes
         arrays = {"model": vector(), "correction": np.full(SIZE, 1.0, np.float32)}
-        return ask("work", order=wire.order_of(task), task=words, arrays=arrays)
+        return ask("work", order=task_messages.order_of(task), task=words, arrays=arrays)
 
     assert node.refused(asked(Momentum(0.4 * LARGEST, beta=0.9))) == "weights-too-large"
     for beta in (1.0, 1e9, -0.5):
@@ -232,7 +232,7 @@ def test_features_that_take_more_memory_than_the_policy_allows_are_refused_by_th
     assert scattered(opened, "enough", needed, {"constant": 1000})(join(SCATTERED)).head["kind"] == "joined"
     node = scattered(opened, "little", needed - 1, {"constant": 1000})
     monkeypatch.setattr(
-        "dpfl.node.workplace.features_of", lambda *_: pytest.fail("features were computed for a run that is refused")
+        "dpfl.node.build_runner.features_of", lambda *_: pytest.fail("features were computed for a run that is refused")
     )
     assert node.refused(join(SCATTERED)) == "too-much-memory"
     assert node.refused(work()) == "not-joined"

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.node.charter import SEED
-from dpfl.node.orders import Orders
+from dpfl.node.policy import SEED
 from dpfl.node.service import Service
-from dpfl.privacy.ledgers import ledger_path
+from dpfl.node.task_log import Orders
+from dpfl.privacy.ledger.client_ledgers import ledger_path
 from tests.conftest import PATIENCE
 from tests.node.loopback import EVENT, STEPS, Asked, join, new_node, round_of, work
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.node.charter import SEED, Secure, read
-from dpfl.node.held import digest, held
+from dpfl.node.load_data import digest, held
+from dpfl.node.policy import SEED, Secure, read
 from dpfl.privacy import Keyed, Limit, SystemEntropy
-from dpfl.privacy.limit import Share
+from dpfl.privacy.ledger.limit import Share
 from tests.node.loopback import POLICY, SAMPLES, new_node, write_policy
 
 

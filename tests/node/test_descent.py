@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dpfl.client import plain_descent as ways
+from dpfl.client.dataset import Holdings
+from dpfl.client.optimisers import SGD, Momentum
+from dpfl.client.plain_descent import descent
+from dpfl.client.task import Local
 from dpfl.models import FlatModel
-from dpfl.node import descent as ways
-from dpfl.node.descent import descent
-from dpfl.node.holdings import Holdings
-from dpfl.node.optimisers import SGD, Momentum
-from dpfl.node.task import Local
 
 CLASSES = 4
 

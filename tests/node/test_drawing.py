@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from dpfl.node.drawing import WORDS, drawing_from, state_from
+from dpfl.client.module_randomness import WORDS, drawing_from, state_from
 
 
 def test_the_whole_state_is_drawn() -> None:

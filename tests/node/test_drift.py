@@ -3,14 +3,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from dpfl.client.dataset import Holdings
+from dpfl.client.drift import Drift
+from dpfl.client.local_training import plain_steps, private_steps
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.node.drift import Drift
-from dpfl.node.holdings import Holdings
-from dpfl.node.local import plain_steps, private_steps
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import All, Flat, Keyed, Release
 
 X, Y = torch.randn(10, 5, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3

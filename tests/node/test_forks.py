@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from dpfl.cli.app import app
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
-from dpfl.keys import load_private, raw, sign
-from dpfl.node.ledger_head import SignedHead, head_from_words, sign_head
-from dpfl.node.letters import Letter
-from dpfl.node.orders import Orders
 from dpfl.node.rollback import _add_all
+from dpfl.node.task_log import Orders
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger_starts import anchor_rows
+from dpfl.privacy.ledger.starts import anchor_rows
+from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.ledger_head import SignedHead, head_from_words, sign_head
+from dpfl.protocol.messages import Letter
 from tests.node.loopback import EVENT, PROPOSAL, RUN, STEPS, Asked, join, round_of, work
 from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked
 
@@ -48,7 +48,7 @@ def public(node: Asked) -> str:
 def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
     """A machine whose memory was set back with its disk: the same start, and runs that it has joined."""
     with monkeypatch.context() as patch:
-        patch.setattr("dpfl.privacy.ledger.Ledger.start", lambda ledger, least=0: None)
+        patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
         node = opened(place)
     node.service._history.joined.add(RUN)
     return node

@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
+from dpfl.client.task import Task
 from dpfl.errors import DpflError
-from dpfl.keys import load_public
 from dpfl.models import FlatModel
-from dpfl.node import check
-from dpfl.node.charter import read
+from dpfl.node import readiness
 from dpfl.node.folder import open_ledger as open_node_ledger
-from dpfl.node.guard import Guard, allowed, room
-from dpfl.node.held import held
-from dpfl.node.refusals import Bad
-from dpfl.node.task import Task
+from dpfl.node.load_data import held
+from dpfl.node.policy import read
+from dpfl.node.policy_checker import Guard, allowed, room
 from dpfl.privacy import FixedSize, Flat, Ledger, Limit, Poisson, Release, accountant
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.ledgers import ledger_path
-from dpfl.privacy.limit import Share
-from dpfl.privacy.sampling import All, FixedCohort, PoissonSize
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.limit import Share
+from dpfl.privacy.mechanisms.sampling import All, FixedCohort, PoissonSize
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.protocol.keys import load_public
+from dpfl.refusals import Bad
 from tests.conftest import MODEL
 from tests.node.loopback import EVENT, PROPOSAL, ROUNDS, SAMPLES, TASK, new_node, round_of, write_policy
 from tests.privacy.exact import poisson
@@ -233,7 +233,7 @@ class TestCheck:
         charter.ledgers.mkdir()
         self.ledger(charter, **kind).close()
         with pytest.raises(DpflError):
-            check._ledger(charter, held(charter))
+            readiness._ledger(charter, held(charter))
 
     def test_one_debit_that_is_later_than_the_clock_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import time
@@ -245,20 +245,20 @@ class TestCheck:
                 monkeypatch.setattr(time, "time", lambda at=at: at)
                 ledger.debit("run", name, EVENT, 1)
         monkeypatch.setattr(time, "time", lambda: now + 7200)
-        assert check._clock(charter).startswith("2027-01-15")
+        assert readiness._clock(charter).startswith("2027-01-15")
         monkeypatch.setattr(time, "time", lambda: now + 3600)
         with pytest.raises(DpflError, match="later than this machine's clock"):
-            check._clock(charter)
+            readiness._clock(charter)
         monkeypatch.setattr(time, "time", lambda: 1e9)
         with pytest.raises(DpflError, match="years behind"):
-            check._clock(charter)
+            readiness._clock(charter)
 
     def test_what_stays_and_what_leaves_follows_what_is_told(self, tmp_path: Path) -> None:
         usual, bare = self.charter(tmp_path / "usual"), self.charter(tmp_path / "bare", tell={"bare": True})
         trusted = self.charter(tmp_path / "trusted", tell={"trusted": True})
         noisy = "unless they have noise that the ledger pays for"
-        assert [any(noisy in line for line in check.staying(one)) for one in (usual, bare, trusted)] == [True, False, False]
-        left = ["\n".join(check.leaving(one)) for one in (usual, bare, trusted)]
+        assert [any(noisy in line for line in readiness.staying(one)) for one in (usual, bare, trusted)] == [True, False, False]
+        left = ["\n".join(readiness.leaving(one)) for one in (usual, bare, trusted)]
         assert ["WITHOUT ANY NOISE" in text for text in left] == [False, True, False]
         assert ["CLIPPED UPDATES WITHOUT NOISE" in text for text in left] == [False, False, True]
         assert "epsilon 30 in all at most, at delta 1e-05 by rdp, for one sample (add/remove one)" in left[0]
@@ -266,12 +266,12 @@ class TestCheck:
     def test_a_list_of_members_with_another_key_for_this_node_is_named(self, tmp_path: Path) -> None:
         keys = {name: load_public(new_node(tmp_path / name).parent / "node.pem.pub") for name in "abc"}
         good = read(write_policy(tmp_path / "b", secure={"members": keys}))
-        assert check._members(good).count("(") == 2
+        assert readiness._members(good).count("(") == 2
         swapped = read(write_policy(tmp_path / "b", secure={"members": keys | {"b": keys["a"], "a": keys["b"]}}))
         with pytest.raises(DpflError, match=r"secure\.members\.b is not this node's own key"):
-            check._members(swapped)
+            readiness._members(swapped)
 
     @pytest.mark.parametrize("address", ["host", "host:", ":9092", "host:0", "host:65536", "host:port", "host:-1"])
     def test_an_address_without_a_host_or_a_port_is_named(self, tmp_path: Path, address: str) -> None:
         with pytest.raises(DpflError, match="give a host and a port"):
-            check._server(self.charter(tmp_path, server={"address": address}))
+            readiness._server(self.charter(tmp_path, server={"address": address}))

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.keys import canonical, raw, sign
-from dpfl.node.ledger_head import (
+from dpfl.privacy.accounting.events import encode, gaussian
+from dpfl.privacy.ledger.starts import Start
+from dpfl.protocol.keys import canonical, raw, sign
+from dpfl.protocol.ledger_head import (
     KEPT,
     MOST_BYTES,
     MOST_HEADS,
@@ -21,9 +23,7 @@ from dpfl.node.ledger_head import (
     head_from_words,
     heads_from_words,
 )
-from dpfl.node.refusals import Bad
-from dpfl.privacy.events import encode, gaussian
-from dpfl.privacy.ledger_starts import Start
+from dpfl.refusals import Bad
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 LINE = encode(gaussian(1.0))

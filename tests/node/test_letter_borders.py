@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
 from dpfl.errors import DpflError
-from dpfl.node import letters
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.refusals import Bad
+from dpfl.protocol import messages
+from dpfl.refusals import Bad
 from tests.node.test_node import PLAIN, PRIVATE, site, start
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -29,8 +29,8 @@ def signed(body: bytes) -> bytes:
     return body + KEY.sign(body)
 
 
-def reread(letter: bytes, most: int = MANY) -> letters.Letter:
-    return letters.read(letter, KEY.public_key(), most)
+def reread(letter: bytes, most: int = MANY) -> messages.Letter:
+    return messages.read(letter, KEY.public_key(), most)
 
 
 def refused(letter: bytes, most: int = MANY) -> str:
@@ -40,34 +40,34 @@ def refused(letter: bytes, most: int = MANY) -> str:
 
 
 def test_a_letter_has_64_arrays_at_most():
-    assert len(reread(letters.write({}, arrays(64), KEY)).arrays) == 64
+    assert len(reread(messages.write({}, arrays(64), KEY)).arrays) == 64
     with pytest.raises(Bad):
-        letters.write({}, arrays(65), KEY)
+        messages.write({}, arrays(65), KEY)
     entries = [{"dtype": "uint8", "name": f"a{number:03d}", "offset": 0, "shape": [0]} for number in range(65)]
     for count, reason in ((64, ""), (65, "bad-arrays")):
-        words = letters._written({"arrays": entries[:count]})
+        words = messages._written({"arrays": entries[:count]})
         letter = signed(b"DPFL2" + len(words).to_bytes(4, "little") + words)
         assert (refused(letter) if reason else "") == reason
 
 
 def test_an_array_has_8_dimensions_at_most():
-    assert reread(letters.write({}, {"a": np.zeros((1,) * 8, np.float32)}, KEY)).arrays["a"].ndim == 8
+    assert reread(messages.write({}, {"a": np.zeros((1,) * 8, np.float32)}, KEY)).arrays["a"].ndim == 8
     with pytest.raises(Bad):
-        letters.write({}, {"a": np.zeros((1,) * 9, np.float32)}, KEY)
+        messages.write({}, {"a": np.zeros((1,) * 9, np.float32)}, KEY)
 
 
 def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
-    letter = letters.write({"x": "y"}, arrays(3), KEY)
+    letter = messages.write({"x": "y"}, arrays(3), KEY)
     assert reread(letter, len(letter)).head == {"x": "y"}
     assert refused(letter, len(letter) - 1) == "too-large"
-    room = (1 << 20) - len(letters._written({"arrays": [], "x": ""}))
-    assert len(reread(letters.write({"x": "y" * room}, {}, KEY)).head["x"]) == room
+    room = (1 << 20) - len(messages._written({"arrays": [], "x": ""}))
+    assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).head["x"]) == room
     with pytest.raises(Bad):
-        letters.write({"x": "y" * (room + 1)}, {}, KEY)
+        messages.write({"x": "y" * (room + 1)}, {}, KEY)
 
 
 def test_a_letter_that_ends_early_or_late_is_none():
-    letter = letters.write({"x": "y"}, arrays(3), KEY)
+    letter = messages.write({"x": "y"}, arrays(3), KEY)
     for wrong in (letter[:-1], letter[:72], letter[:-65], b"DPFL3" + letter[5:], b""):
         assert refused(wrong) in ("not-a-letter", "bad-signature")
     assert refused(signed(letter[:-64] + b"\0")) == "bad-arrays"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from dpfl.codec import canonical
-from dpfl.node import letters
-from dpfl.node.letters import MAGIC, MOST_HEAD, SIGNATURE, Bad, Reason
+from dpfl.protocol import messages
+from dpfl.protocol.messages import MAGIC, MOST_HEAD, SIGNATURE, Bad, Reason
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -45,8 +45,8 @@ def signed(head: Any, body: bytes = b"") -> bytes:
     return whole + KEY.sign(whole)
 
 
-def read(data: bytes, most: int = MOST) -> letters.Letter:
-    return letters.read(data, KEY.public_key(), most)
+def read(data: bytes, most: int = MOST) -> messages.Letter:
+    return messages.read(data, KEY.public_key(), most)
 
 
 def refused(data: bytes, most: int = MOST) -> Reason:
@@ -57,7 +57,7 @@ def refused(data: bytes, most: int = MOST) -> Reason:
 
 @given(HEADS, ARRAYS)
 def test_what_was_written_is_read_again(head: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    found = read(letters.write(head, arrays, KEY))
+    found = read(messages.write(head, arrays, KEY))
     assert found.head == head
     assert found.arrays.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -66,7 +66,7 @@ def test_what_was_written_is_read_again(head: dict[str, Any], arrays: dict[str, 
         assert found.arrays[name].tobytes() == array.tobytes()
 
 
-LETTER = letters.write({"kind": "work", "n": 3}, {"model": np.arange(7, dtype=np.float32), "b": np.ones((2, 2))}, KEY)
+LETTER = messages.write({"kind": "work", "n": 3}, {"model": np.arange(7, dtype=np.float32), "b": np.ones((2, 2))}, KEY)
 
 
 @given(st.integers(0, len(LETTER) - 1))
@@ -94,7 +94,7 @@ def test_garbage_is_refused_even_where_it_is_signed(body: bytes) -> None:
 
 
 def test_a_letter_of_another_key_is_refused_before_anything_of_it_is_read() -> None:
-    assert refused(letters.write({}, {}, OTHER)) == Reason.BAD_SIGNATURE
+    assert refused(messages.write({}, {}, OTHER)) == Reason.BAD_SIGNATURE
 
 
 def test_a_letter_larger_than_agreed_is_refused() -> None:
@@ -153,7 +153,7 @@ def test_arrays_that_are_not_as_announced_are_refused_without_memory_for_them(en
 def test_numbers_that_are_not_finite_are_neither_written_nor_read(odd: float, dtype: type) -> None:
     array = np.array([1, odd], dtype)
     with pytest.raises(Bad, match="not-finite"):
-        letters.write({}, {"a": array}, KEY)
+        messages.write({}, {"a": array}, KEY)
     head = {"arrays": [entry(dtype=array.dtype.name, shape=[2])]}
     assert refused(signed(head, array.tobytes())) == Reason.NOT_FINITE
 
@@ -163,7 +163,7 @@ def test_numbers_that_are_not_finite_are_neither_written_nor_read(odd: float, dt
 )
 def test_only_floating_point_arrays_are_written(array: np.ndarray) -> None:
     with pytest.raises(Bad, match="bad-arrays"):
-        letters.write({}, {"a": array}, KEY)
+        messages.write({}, {"a": array}, KEY)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ def test_a_head_is_bounded_whatever_it_announces() -> None:
         whole = MAGIC + length.to_bytes(4, "little") + b"{}"
         assert refused(whole + KEY.sign(whole)) == Reason.BAD_HEAD
     with pytest.raises(Bad, match="bad-head"):
-        letters.write({"a": "x" * MOST_HEAD}, {}, KEY)
+        messages.write({"a": "x" * MOST_HEAD}, {}, KEY)
     with pytest.raises(Bad, match="bad-head"):
-        letters.write({"arrays": []}, {}, KEY)
+        messages.write({"arrays": []}, {}, KEY)
 
 
 def test_the_form_of_a_letter_is_as_documented() -> None:

@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpfl.client.dataset import Holdings
+from dpfl.client.local_training import clipped_sum, plain_steps, private_steps, shuffled
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.gradients import clipped
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.node.holdings import Holdings
-from dpfl.node.local import clipped_sum, plain_steps, private_steps, shuffled
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import Flat, Gaussian, Keyed, PerLayer, Poisson, Release
-from dpfl.privacy.haar import whole
-from dpfl.privacy.haar_release import HaarClip
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.mechanisms.haar import whole
+from dpfl.privacy.mechanisms.haar_release import HaarClip
+from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 FEATURES, CLASSES = 12, 4
 
@@ -172,10 +172,10 @@ def test_neighbouring_clients_differ_by_at_most_the_clip_in_the_sum(clip: Flat, 
         whole = change((x, y), release, declared=30, steps=1, seed=seed)
         removed = change((x[:29], y[:29]), release, declared=30, steps=1, seed=seed)
         moved.append(float((whole - removed).norm()) * 0.5 * 30)
-    assert max(moved) <= clip.level * (1 + 1e-6)
+    assert max(moved) <= clip.clip_norm * (1 + 1e-6)
     assert min(moved) < 1e-6, "some coin left the image out"
     if scale == 100.0 and isinstance(clip, Flat):
-        assert max(moved) == pytest.approx(clip.level, rel=1e-3), "a large image reaches the bound"
+        assert max(moved) == pytest.approx(clip.clip_norm, rel=1e-3), "a large image reaches the bound"
 
 
 class Notebook(nn.Module):

@@ -14,12 +14,12 @@ import torch
 from dpfl import models
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
-from dpfl.node.held import schema_digest
+from dpfl.node.load_data import schema_digest
 from dpfl.node.service import Service
 from dpfl.privacy import FixedSize, Flat, Poisson, Release
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.queries.metric import MetricSurvey
 from tests.node.loopback import PROPOSAL, ROUNDS, SIZE, TASK, Asked, join, new_node, round_of, work, write_policy
 
 Open = Callable[..., Asked]

@@ -10,19 +10,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dpfl.client import runner as node_module
+from dpfl.client.context import Site
+from dpfl.client.dataset import Holdings, Questioned
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Reply, Task
 from dpfl.data.names import client_names
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
 from dpfl.gradients import clipped as clipped_module
 from dpfl.models import FlatModel, from_module
-from dpfl.node import node as node_module
-from dpfl.node.holdings import Holdings, Questioned
-from dpfl.node.node import Node
-from dpfl.node.objectives import Contrastive, CrossEntropy, Objective
-from dpfl.node.optimisers import SGD
-from dpfl.node.policy import Policy
-from dpfl.node.site import Site
-from dpfl.node.task import Local, Reply, Task
 from dpfl.privacy import (
     All,
     FixedSize,
@@ -38,13 +38,13 @@ from dpfl.privacy import (
     SystemEntropy,
     accountant,
 )
-from dpfl.privacy.clip import Model
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.ledgers import Ledgers, ledger_path
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.release import Upload
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.client_ledgers import Ledgers, ledger_path
+from dpfl.privacy.mechanisms.clip import Model
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.tasks import MultiClass
 from tests.conftest import PATIENCE
 
@@ -521,7 +521,7 @@ def test_an_unclipped_upload_is_the_difference_itself(tmp_path: Path) -> None:
 
 
 def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl.node.node.OPEN_LEDGERS", 1)
+    monkeypatch.setattr("dpfl.client.runner.OPEN_LEDGERS", 1)
     node = Node(site(tmp_path))
     for round in range(2):
         for client in (0, 1):

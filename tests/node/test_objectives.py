@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dpfl.client import plain_descent as ways
+from dpfl.client.dataset import Holdings
+from dpfl.client.local_training import plain_steps
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, Perturbed, contrastive_losses, final_layer
+from dpfl.client.optimisers import SGD
+from dpfl.client.plain_descent import descent
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import plain_gradient
 from dpfl.models import FlatModel
-from dpfl.node import descent as ways
-from dpfl.node.descent import descent
-from dpfl.node.holdings import Holdings
-from dpfl.node.local import plain_steps
-from dpfl.node.objectives import Contrastive, CrossEntropy, Objective, Perturbed, contrastive_losses, final_layer
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import Keyed
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 X, Y = torch.randn(10, 5, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
 DATA = Holdings(X, Y, torch.arange(10))

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum, PlannedSGD, optimiser
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD, AdaGrad, Adam, Momentum, PlannedSGD, optimiser
 
 PAIRS = {
     "sgd": (lambda rate: SGD(rate), lambda p, rate: torch.optim.SGD(p, lr=rate)),

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from dpfl.node.orders import Order, Orders, Run
-from dpfl.node.policy import Policy
-from dpfl.node.proposal import in_order, proposal_from_words
-from dpfl.node.refusals import Bad
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.task import Summed, Task
 from dpfl.node.statement import statement
-from dpfl.node.task import Summed, Task
+from dpfl.node.task_log import Order, Orders, Run
 from dpfl.privacy import Flat, Gaussian, Limit, Poisson, Release
-from dpfl.privacy.events import encode, gaussian
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.accounting.events import encode, gaussian
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.protocol.proposal import in_order, proposal_from_words
+from dpfl.refusals import Bad
 from tests.node.loopback import EVENT, PROPOSAL, RUN, TASK, Asked, ask, join, new_node, round_of, work
 from tests.node.test_statement import KEY
 from tests.privacy.workers import open_ledger

@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from dpfl.client.context import Site
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Reply, Summed, Task
 from dpfl.errors import DpflError
 from dpfl.models import from_module
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.site import Site
-from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
-from dpfl.privacy.clip import PerLayer
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.ledgers import Ledgers
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.mechanisms.clip import PerLayer
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.tasks import MultiClass
 
 INPUTS, CLASSES, LEVEL, DECLARED = 4, 3, 0.5, 10

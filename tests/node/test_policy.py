@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from dpfl.algorithms import Algorithm, ali_dpfl, dp_fedavg, fedavg, fedavg_dp, hw_dpfl, ldp_fl
-from dpfl.node.optimisers import SGD
-from dpfl.node.policy import Policy
-from dpfl.node.task import Local, Task
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local, Task
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.release import Upload
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
 from tests.node.test_node import site, spent, work
 
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))

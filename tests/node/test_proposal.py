@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dpfl.codec import canonical
-from dpfl.node.proposal import Proposal, in_order, proposal_from_words
-from dpfl.node.refusals import Bad
 from dpfl.privacy import Poisson
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.protocol.proposal import Proposal, in_order, proposal_from_words
+from dpfl.refusals import Bad
 from dpfl.tasks import Binary, MultiClass
 
 STEP, SURVEY = Poisson(0.1).event(1.1, 0), gaussian(8.0)

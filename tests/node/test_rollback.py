@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.keys import load_private, raw, sign
-from dpfl.node.ledger_head import head_from_words, sign_head
 from dpfl.node.rollback import _add_all
 from dpfl.node.service import Service
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.events import encode, gaussian
-from dpfl.privacy.plans import bound
+from dpfl.privacy.accounting.events import encode, gaussian
+from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.statement import figure
+from dpfl.protocol.keys import load_private, raw, sign
+from dpfl.protocol.ledger_head import head_from_words, sign_head
 from tests.node.loopback import (
     EVENT,
     PROPOSAL,
@@ -481,7 +481,7 @@ def test_a_head_of_a_ledger_with_too_many_kinds_of_releases_says_no_less(tmp_pat
         for number in range(5):
             ledger.debit(RUN, f"{RUN}/{number}", gaussian(1.0 + number), 5 - number)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dpfl.node.ledger_head.MOST_KINDS", 3)
+            patch.setattr("dpfl.protocol.ledger_head.MOST_KINDS", 3)
             head = head_from_words(sign_head(ledger, key).to_words()).head
     assert head.spent == (*((gaussian(1.0 + number), "", 5 - number) for number in range(3)), (gaussian(0.0), "", 3))
 

@@ -15,26 +15,26 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dpfl.client.optimisers import Adam
+from dpfl.client.task import Local
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import load_private
-from dpfl.node import letters, wire
-from dpfl.node.held import schema_digest
-from dpfl.node.optimisers import Adam
+from dpfl.node.load_data import schema_digest
 from dpfl.node.service import Service
 from dpfl.node.statement import check
-from dpfl.node.task import Local
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release, accountant
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.release import Upload
-from dpfl.privacy.sampling import Cyclic
-from dpfl.privacy.secure_noise import SecureGaussian
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.protocol import messages, task_messages
+from dpfl.protocol.keys import load_private
 from dpfl.tasks import Binary, MultiClass
 from tests.node.loopback import (
     EVENT,
@@ -104,7 +104,7 @@ def test_a_node_joins_works_and_says_what_it_spent(node: Asked) -> None:
     for number in range(ROUNDS):
         answer = node(work(round_of(number)))
         assert answer.head["kind"] == "reply"
-        reply = wire.reply_from_words(answer.head["reply"], answer.arrays, SIZE)
+        reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, SIZE)
         assert reply.client == 1
         assert reply.update is not None
         assert float(reply.update.norm()) > 0
@@ -179,7 +179,7 @@ def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
     lengths = set()
     for number in range(4):
         answer = node.service.answer(work(round_of(number), vector(number)))
-        head = letters.read(answer, load_private(node.folder / "node.pem").public_key(), 1 << 24).head["ledger_head"]
+        head = messages.read(answer, load_private(node.folder / "node.pem").public_key(), 1 << 24).head["ledger_head"]
         lengths.add(len(answer) - len(canonical(head)))
     assert len(lengths) == 1
 
@@ -370,7 +370,7 @@ def test_a_run_that_changes_what_it_said_or_whose_it_is_is_refused(node: Asked, 
 
 
 def test_an_owner_cannot_order_in_the_run_of_another(opened: Open) -> None:
-    from dpfl.keys import raw
+    from dpfl.protocol.keys import raw
 
     node = opened(owners={"other": raw(OTHER.public_key())})
     node(join())
@@ -401,7 +401,7 @@ def test_an_unknown_message_is_refused(node: Asked, kind: str) -> None:
         work(more=1), join(more=1), ask("ping", to="*", more=1), ask("join"), ask("work"), ask("join", proposal={}),
         ask("work", order="0/train", task={"part": "task"}), work(order="1/train"), work(order="0/probe"), work(order=3),
         work(run="../../etc"), work(run=""), ask("join", proposal=[["a"]] * 3), join(run="a" * 65),
-        ask("work", order="0/query.histogram", task=wire.task_to_words(TASK)),
+        ask("work", order="0/query.histogram", task=task_messages.task_to_words(TASK)),
     ],
 )  # fmt: skip
 def test_words_that_are_missing_unknown_or_of_another_type_are_refused(node: Asked, letter: bytes) -> None:
@@ -487,12 +487,18 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
     rng, released, reasons = random.Random(0), 0, set()
     for number in range(700):
         task = round_of(rng.randrange(ROUNDS), steps=1)
-        head = {"kind": "work", "run": RUN, "to": "b", "order": wire.order_of(task), "task": wire.task_to_words(task)}
+        head = {
+            "kind": "work",
+            "run": RUN,
+            "to": "b",
+            "order": task_messages.order_of(task),
+            "task": task_messages.task_to_words(task),
+        }
         if number % 4 == 3:
             head = {"kind": "join", "run": f"run{number}", "to": "b", "order": "join", "proposal": PROPOSAL.to_words()}
         try:
-            letter = letters.write(changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER)
-        except (letters.Bad, TypeError):
+            letter = messages.write(changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER)
+        except (messages.Bad, TypeError):
             continue
         answer = node(letter)
         released += answer.head["kind"] == "reply"
@@ -510,7 +516,7 @@ def test_an_exception_carries_nothing_and_its_order_is_not_done_again(node: Aske
     def failing(*_: Any) -> None:
         raise ValueError("patient 4711 has 3 children")
 
-    monkeypatch.setattr("dpfl.node.node.private_steps", failing)
+    monkeypatch.setattr("dpfl.client.runner.private_steps", failing)
     letter = work()
     assert node.refused(letter) == "failed"
     assert "4711" not in node.log()
@@ -528,7 +534,7 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
     def failing(*_: Any) -> None:
         raise IndexError
 
-    monkeypatch.setattr("dpfl.node.node.private_steps", failing)
+    monkeypatch.setattr("dpfl.client.runner.private_steps", failing)
     for number in range(3):
         assert node.refused(work(round_of(number))) == "failed"
     monkeypatch.undo()
@@ -538,7 +544,7 @@ def test_a_run_that_failed_too_often_is_over(node: Asked, monkeypatch: pytest.Mo
 
 
 def test_what_is_not_finite_is_not_sent(node: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl.node.node.private_steps", lambda gradients, *_: gradients.model.vector.fill_(np.inf))
+    monkeypatch.setattr("dpfl.client.runner.private_steps", lambda gradients, *_: gradients.model.vector.fill_(np.inf))
     assert node.refused(work()) == "diverged"
     huge = np.full(SIZE, 3e38, np.float32)
     monkeypatch.undo()
@@ -553,8 +559,8 @@ def test_a_disk_that_is_full_is_said_before_anything_is_debited(node: Asked, mon
 def test_runs_that_are_joined_and_never_worked_for_and_replies_of_many_runs_fill_no_disk(
     node: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpfl.node.orders.MOST_WAITING", 3)
-    monkeypatch.setattr("dpfl.node.orders.MOST_KEPT", 2)
+    monkeypatch.setattr("dpfl.node.task_log.MOST_WAITING", 3)
+    monkeypatch.setattr("dpfl.node.task_log.MOST_KEPT", 2)
     letters_of = {run: work(run=run) for run in ("one", "two", "three")}
     for run, letter in letters_of.items():
         node(join(run=run))

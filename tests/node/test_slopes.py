@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from dpfl.client.context import Site
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import DIFFERENCES, LAST_STEP, RAW_VALUES, Local, Reply, Task
 from dpfl.models import from_module
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.policy import Policy
-from dpfl.node.site import Site
-from dpfl.node.task import DIFFERENCES, LAST_STEP, RAW_VALUES, Local, Reply, Task
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.client_ledgers import Ledgers
 from dpfl.tasks import MultiClass
 
 INPUTS, CLASSES, COUNT, RATE, LEVEL = 4, 3, 12, 0.7, 0.2

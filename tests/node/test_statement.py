@@ -10,10 +10,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
-from dpfl.keys import raw, sign
 from dpfl.node.statement import check, statement
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.protocol.keys import raw, sign
 from tests.privacy.workers import EVENT, open_ledger
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

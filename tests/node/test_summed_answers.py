@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.node.task import Summed, Task
+from dpfl.client.task import Summed, Task
 from dpfl.privacy import Ledger
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.surveys import answers_of
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.answers import answers_of
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
 from tests.node.loopback import ROUNDS
 from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, said, task
 

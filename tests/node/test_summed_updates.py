@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpfl.node.node import Node
-from dpfl.node.policy import Policy
-from dpfl.node.task import Summed, Task
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.runner import Node
+from dpfl.client.task import Summed, Task
 from dpfl.privacy import Flat, Gaussian, Keyed, Ledger, Poisson, Release
-from dpfl.privacy.ledgers import ledger_path
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from tests.node.test_node import PLAIN, SIZE, site, start
 
 CLIENTS, LEVEL, NOISE = 8, 0.01, 1e-4

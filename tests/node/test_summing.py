@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from dpfl.client.runner import Node
+from dpfl.client.task import Summed
 from dpfl.errors import DpflError
-from dpfl.keys import raw
-from dpfl.node import sum_letters, wire
-from dpfl.node.node import Node
-from dpfl.node.refusals import Reason
-from dpfl.node.task import Summed
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.protocol import secure_sum_messages, task_messages
+from dpfl.protocol.keys import raw
+from dpfl.refusals import Reason
 from dpfl.secagg import Repeat, Sum, Why
 from tests.node.loopback import RELEASE as ALONE
 from tests.node.loopback import ROUNDS, RUN, SIZE, ask, vector
@@ -42,7 +42,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
         total.take(masked)
     for name, shown in total.shown().items():
         answer = together.nodes[name](together.survivors(session, name, shown.survivors, sent))
-        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
     spied.clear()
     three = ("a", "b", "d")
@@ -57,7 +57,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     total.shown()
     for name in three:
         answer = together.nodes[name](together.votes(session, name, votes, 1))
-        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name, 1)), name))
+        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name, 1)), name))
     assert (total.total() == np.sum(spied, axis=0, dtype=np.uint32)).all()
 
 
@@ -128,7 +128,7 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
         letter = together.work(session, asked) if asked.shares else together.work("", asked)
         assert together.nodes["b"].refused(letter) == reason, changes
     arrays = {"model": vector(), "correction": vector()}
-    plus = ask("work", order=f"0/train/{session[:32]}", task=wire.task_to_words(task("b")), arrays=arrays)
+    plus = ask("work", order=f"0/train/{session[:32]}", task=task_messages.task_to_words(task("b")), arrays=arrays)
     assert together.nodes["b"].refused(plus) == "bad-arrays"
     assert together.spent("b") == {}
     assert together.masked(session, "b").sender == "b"  # what was refused has changed nothing
@@ -233,7 +233,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     model = vector(5) if odd == "model" else vector()
     sent = {name: together.masked(session, name) for name in NAMES[:3]}
     answer = together.nodes["d"](together.work(session, asked, model))
-    sent["d"] = sum_letters.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
+    sent["d"] = secure_sum_messages.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
     total = Sum(together.group(), at(session, task("a")), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
@@ -241,7 +241,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     for name in NAMES[:3]:
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
         assert "d" not in answer.head["owners"]
-        total.open(sum_letters.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
+        total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
     with pytest.raises(Repeat, match="A mask of d cannot be put together"):
         total.total()
 

@@ -18,23 +18,23 @@ from hypothesis import strategies as st
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name
+from dpfl.client.objectives import CrossEntropy
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local, Reply, Summed, Task
 from dpfl.codec import canonical, digest_of, format_of
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.node import wire
-from dpfl.node.objectives import CrossEntropy
-from dpfl.node.optimisers import SGD
-from dpfl.node.refusals import SENTENCES, Bad, Reason
-from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.release import Upload
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.surveys import AnySurvey
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.answers import AnySurvey
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.protocol import task_messages
+from dpfl.refusals import SENTENCES, Bad, Reason
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from tests.conftest import MODEL
 from tests.node.ordered import tasks_of
@@ -80,20 +80,20 @@ def test_every_task_of_every_sound_system_comes_out_as_it_went_in(crowd: Federat
             tasks_of(algorithm, crowd, MODEL, secure)
         return
     given = tasks_of(algorithm, crowd, MODEL, secure)
-    assert {"0/train", "1/train"} <= {wire.order_of(task) for task in given}
+    assert {"0/train", "1/train"} <= {task_messages.order_of(task) for task in given}
     for task in given:
-        found = wire.task_from_words(again(wire.task_to_words(task)))
+        found = task_messages.task_from_words(again(task_messages.task_to_words(task)))
         assert found == task
         assert digest_of(found) == digest_of(task), "the name of a release, and so its noise, comes from it"
 
 
 def test_surveys_are_among_them(crowd: Federation) -> None:
-    asked = {wire.order_of(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
+    asked = {task_messages.order_of(task) for task in tasks_of(from_name("hw-dpfl"), crowd, MODEL)}
     assert "0/query.histogram" in asked
     centred = dpfl.data.tensors(torch.zeros(8, 3, 8, 8), torch.zeros(8), classes=2).split(
         clients=2, how=dpfl.data.IID(), seed=0
     )
-    asked = {wire.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
+    asked = {task_messages.order_of(task) for task in tasks_of(from_name("auto"), centred, dpfl.models.scattering_linear())}
     assert "0/query.mean" in asked
 
 
@@ -104,13 +104,13 @@ def test_every_survey_can_travel() -> None:
         "query.columns": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
         "query.metric": MetricSurvey(2.0, 2, 10, 4.0, 0.25),
     }
-    assert set(asked) == {format_of(kind).tag for kind in get_args(AnySurvey)} == set(wire.SURVEYS)
+    assert set(asked) == {format_of(kind).tag for kind in get_args(AnySurvey)} == set(task_messages.SURVEYS)
     for survey in asked.values():
         task = replace(TASK, survey=survey)
-        assert repr(wire.task_from_words(again(wire.task_to_words(task)))) == repr(task)
+        assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
     for odd in (replace(asked["query.columns"], binned=((0, 10**9),)), replace(asked["query.columns"], places=(-1,))):
         with pytest.raises(Bad):
-            wire.task_to_words(replace(TASK, survey=odd))
+            task_messages.task_to_words(replace(TASK, survey=odd))
 
 
 FINITE = st.floats(1e-6, 1e6)
@@ -133,7 +133,7 @@ TASKS = st.builds(
 
 @given(TASKS)
 def test_tasks_come_out_as_they_went_in(task: Task) -> None:
-    assert repr(wire.task_from_words(again(wire.task_to_words(task)))) == repr(task)
+    assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_tasks_come_out_as_they_went_in(task: Task) -> None:
     ],
 )
 def test_what_is_to_be_learned_comes_out_as_it_went_in(learning: Any) -> None:
-    assert repr(wire.learning_from_words(again(wire.learning_to_words(learning)))) == repr(learning)
+    assert repr(task_messages.learning_from_words(again(task_messages.learning_to_words(learning)))) == repr(learning)
 
 
 def places(words: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -162,7 +162,7 @@ def places(words: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(path: tuple[Any, ...], value: Any) -> Any:
-    words = wire.task_to_words(TASK)
+    words = task_messages.task_to_words(TASK)
     inner: Any = words
     for name in path[:-1]:
         inner = inner[name]
@@ -174,7 +174,7 @@ def changed(path: tuple[Any, ...], value: Any) -> Any:
 
 
 DELETE = object()
-PLACES = list(places(wire.task_to_words(TASK)))
+PLACES = list(places(task_messages.task_to_words(TASK)))
 ODD = st.sampled_from(
     [DELETE, "os:system", [], {}, "1", b"", -1, -1.0, 1e31, 10**400, math.nan, math.inf, [1], {"part": "task"}]
 )
@@ -183,29 +183,29 @@ ODD = st.sampled_from(
 @given(st.sampled_from(PLACES), ODD)
 def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(path: tuple[Any, ...], odd: Any) -> None:
     with pytest.raises(Bad) as bad:
-        wire.task_from_words(changed(path, odd))
+        task_messages.task_from_words(changed(path, odd))
     assert bad.value.reason in (Reason.BAD_WORDS, Reason.UNKNOWN_PART)
 
 
 @given(st.sampled_from(PLACES))
 def test_a_truth_value_is_no_number_and_a_number_no_truth_value(path: tuple[Any, ...]) -> None:
-    before: Any = wire.task_to_words(TASK)
+    before: Any = task_messages.task_to_words(TASK)
     for name in path:
         before = before[name]
     if isinstance(before, dict | str):
         return
     with pytest.raises(Bad):
-        wire.task_from_words(changed(path, 1 if isinstance(before, bool) else True))
+        task_messages.task_from_words(changed(path, 1 if isinstance(before, bool) else True))
 
 
 @given(st.sampled_from([path for path in PLACES if path[-1] == "part"]))
 def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -> None:
     with pytest.raises(Bad):
-        wire.task_from_words(changed((*path[:-1], "more"), 1))
-    for name in ("Popen", "Path", "Planned", "PlannedSGD", "Algorithm", "dpfl.node.optimisers:SGD", "__class__", "Task"):
+        task_messages.task_from_words(changed((*path[:-1], "more"), 1))
+    for name in ("Popen", "Path", "Planned", "PlannedSGD", "Algorithm", "dpfl.client.optimisers:SGD", "__class__", "Task"):
         if len(path) > 1 or name != "Task":
             with pytest.raises(Bad, match="unknown-part"):
-                wire.task_from_words(changed(path, name))
+                task_messages.task_from_words(changed(path, name))
 
 
 @given(
@@ -216,7 +216,11 @@ def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -
     )
 )
 def test_any_other_words_are_refused(words: Any) -> None:
-    for read in (wire.task_from_words, wire.learning_from_words, lambda words: wire.reply_from_words(words, {})):
+    for read in (
+        task_messages.task_from_words,
+        task_messages.learning_from_words,
+        lambda words: task_messages.reply_from_words(words, {}),
+    ):
         with pytest.raises(Bad):
             read(words)
 
@@ -234,28 +238,28 @@ def test_what_cannot_travel_is_not_written() -> None:
         replace(TASK, local=replace(TASK.local, objective=CrossEntropy)),
     ):
         with pytest.raises(Bad):
-            wire.task_to_words(odd)
+            task_messages.task_to_words(odd)
 
 
 def test_numbers_of_numpy_are_written_as_any_others() -> None:
     task = replace(TASK, local=Local(SGD(np.float64(0.25))))
-    assert wire.task_from_words(again(wire.task_to_words(task))) == task
+    assert task_messages.task_from_words(again(task_messages.task_to_words(task))) == task
 
 
 def test_replies_come_out_as_they_went_in() -> None:
     update = torch.arange(5, dtype=torch.float32)
-    words, arrays = wire.reply_to_words(Reply(2, update, inside=False, raw={"slope": np.array(0.5)}))
-    found = wire.reply_from_words(again(words), arrays, size=5)
+    words, arrays = task_messages.reply_to_words(Reply(2, update, inside=False, raw={"slope": np.array(0.5)}))
+    found = task_messages.reply_from_words(again(words), arrays, size=5)
     assert (found.client, found.inside, found.raw) == (2, False, {"slope": np.array(0.5)})
     assert found.update is not None
     assert torch.equal(found.update, update)
-    answer = wire.reply_from_words(*wire.reply_to_words(Reply(1, raw={"answer": np.ones(3)})))
+    answer = task_messages.reply_from_words(*task_messages.reply_to_words(Reply(1, raw={"answer": np.ones(3)})))
     assert answer.update is None
     assert answer.raw is not None
     assert answer.raw["answer"].tolist() == [1, 1, 1]
     for empty in (Reply(1), Reply(1, refused="no"), Reply(1, failed="no")):
         with pytest.raises(Bad):
-            wire.reply_to_words(empty)
+            task_messages.reply_to_words(empty)
 
 
 @pytest.mark.parametrize(
@@ -273,12 +277,12 @@ def test_replies_come_out_as_they_went_in() -> None:
 )
 def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> None:
     with pytest.raises(Bad):
-        wire.reply_from_words({"client": 0, "inside": True}, arrays, size=5)
+        task_messages.reply_from_words({"client": 0, "inside": True}, arrays, size=5)
 
 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Reason)
-    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in wire.REASONS.values())
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in task_messages.REASONS.values())
 
 
 STAYS = {
@@ -292,31 +296,31 @@ STAYS = {
 
 
 def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
-    for name, (kind, forms) in wire.KNOWN.items():
+    for name, (kind, forms) in task_messages.KNOWN.items():
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
     shared = replace(
         TASK, samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=Shared(3, 1)), summed=Summed(0.5, 1.0, 3)
     )
-    assert wire.task_from_words(wire.task_to_words(shared)) == shared
+    assert task_messages.task_from_words(task_messages.task_to_words(shared)) == shared
     for odd in ({"weight": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
-        words = wire.task_to_words(shared)
+        words = task_messages.task_to_words(shared)
         words["secure_sum"] |= odd
         with pytest.raises(Bad):
-            wire.task_from_words(words)
+            task_messages.task_from_words(words)
 
 
 def test_the_documentation_lists_every_reason() -> None:
     text = (Path(__file__).parents[2] / "docs" / "deployment.md").read_text()
     table = re.findall(r"^\| `([a-z-]+)` \| ([A-Z].*\.) \|$", text, re.MULTILINE)
-    assert dict(table) == wire.REASONS
+    assert dict(table) == task_messages.REASONS
 
 
 def test_numbers_end_at_1e30_on_either_side() -> None:
     for good in (0, 1, -1, 0.5, 1e30, -1e30):
-        assert wire.number(good) == good
+        assert task_messages.number(good) == good
     for bad in (1.001e30, -1.001e30, 10**31, -(10**31), math.inf, -math.inf, math.nan, True, "1", None, [1]):
         with pytest.raises(Bad):
-            wire.number(bad)
+            task_messages.number(bad)
 
 
 def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:

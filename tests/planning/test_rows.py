@@ -5,9 +5,9 @@ import pytest
 import dpfl
 from dpfl import tasks
 from dpfl.algorithms import auto
-from dpfl.data.schema import Features
+from dpfl.data.tables.schema import Features
+from dpfl.planning.feature_counts import SCORE_NOISE, rows_of
 from dpfl.planning.planner import with_planned_rate
-from dpfl.planning.rows import SCORE_NOISE, rows_of
 from dpfl.privacy import Budget
 
 TABLE = Features(numbers=19, levels=(5,))

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.client import local_training
 from dpfl.data.catalog import SHAPES
 from dpfl.errors import DpflError
-from dpfl.node import local
 from dpfl.planning.speed import BATCH, Work
 
 CNN = Work(dpfl.models.cnn(), (1, 28, 28), 10)
@@ -29,8 +29,8 @@ def test_a_plan_waits_for_no_features(monkeypatch):
     def computed(*_):
         raise AssertionError("features were computed")
 
-    monkeypatch.setattr("dpfl.models.scattering.decorrelating", computed)
-    monkeypatch.setattr("dpfl.models.patches.patch_filters", computed)
+    monkeypatch.setattr("dpfl.models.features.scattering.decorrelating", computed)
+    monkeypatch.setattr("dpfl.models.features.patches.patch_filters", computed)
     work = Work(dpfl.models.scattering_linear(mirror=True, patches=24), (3, 36, 36), 10)
     assert work.parameters == (243 * 9 * 5 + 24 * 4 * 2 + 1) * 10
     assert work.samples_per_second(1e-3) > 0
@@ -43,13 +43,13 @@ def test_the_known_shape_of_a_data_set_is_that_of_its_samples():
 
 def test_the_speed_is_that_of_clipped_and_noisy_steps_on_one_thread(monkeypatch):
     seen: list[tuple[int, int]] = []
-    clipped = local.clipped_sum
+    clipped = local_training.clipped_sum
 
     def watched(gradients, clip, x, y, group):
         seen.append((len(x), torch.get_num_threads()))
         return clipped(gradients, clip, x, y, group)
 
-    monkeypatch.setattr(local, "clipped_sum", watched)
+    monkeypatch.setattr(local_training, "clipped_sum", watched)
     torch.set_num_threads(2)
     try:
         speed = CNN.samples_per_second(0.05)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question
+from dpfl.planning.noise_choices import ENOUGH_STEPS, Choice, Question
 from dpfl.planning.planner import afford
 from dpfl.planning.speed import Work
 from dpfl.planning.tradeoff import TOLERANCE, tradeoff

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger_chain import COLUMNS, Tail, _rows, append
-from dpfl.privacy.ledger_file import _guards
+from dpfl.privacy.ledger.chain import COLUMNS, Tail, _rows, append
+from dpfl.privacy.ledger.database import _guards
 
 
 def unguarded(path: Path) -> sqlite3.Connection:

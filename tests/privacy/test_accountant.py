@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import ACCOUNTANTS, FixedSize, Limit, accountant, affordable
-from dpfl.privacy.accountant import _second_order_epsilon, default_for, gaussian_delta, proving
-from dpfl.privacy.events import add
+from dpfl.privacy.accounting.accountant import _second_order_epsilon, default_for, gaussian_delta, proving
+from dpfl.privacy.accounting.events import add
 from tests.privacy.exact import composed_poisson, one_fixed_size_step, one_poisson_step, poisson
 
 DELTA = 1e-5
@@ -265,7 +265,7 @@ def test_the_order_of_events_changes_no_bit_of_a_figure() -> None:
     processes would plan two runs."""
     events = [(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(0.47 * 1.1**phase)), 3) for phase in range(8)]
     events += [(dp.GaussianDpEvent(3.0), 2), (dp.GaussianDpEvent(1.7), 1)]
-    accountants = importlib.import_module("dpfl.privacy.accountant")  # the package has a function of that name
+    accountants = importlib.import_module("dpfl.privacy.accounting.accountant")  # the package has a function of that name
     figures = set()
     for turn in range(6):
         turned = (*events[turn:], *events[:turn])

@@ -10,19 +10,19 @@ import torch
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, PublicMedian, Release, accountant
-from dpfl.privacy.accountant import rough_epsilon
-from dpfl.privacy.calibrate import largest
-from dpfl.privacy.clip import ShareOfMean, check_level
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import decode, gaussian
-from dpfl.privacy.haar import Haar
-from dpfl.privacy.haar_release import HaarClip, HaarLevels, HaarNoise
-from dpfl.privacy.histogram import distribution, private_histogram
-from dpfl.privacy.losses import gaussian_losses
-from dpfl.privacy.noise import AtLeast, check_deviation, check_multiplier
-from dpfl.privacy.published import TwoWayNoise
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.accounting.accountant import rough_epsilon
+from dpfl.privacy.accounting.calibration import largest
+from dpfl.privacy.accounting.events import decode, gaussian
+from dpfl.privacy.accounting.losses import gaussian_losses
+from dpfl.privacy.accounting.published_claims import TwoWayNoise
+from dpfl.privacy.mechanisms.clip import ShareOfMean, check_level
+from dpfl.privacy.mechanisms.haar import Haar
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise import AtLeast, check_deviation, check_multiplier
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import distribution, private_histogram
 from tests.privacy.exact import poisson
 
 EVENT = poisson(0.05, 1.5)
@@ -83,8 +83,8 @@ class TestLevels:
                 make(level)
 
     def test_a_share_of_a_mean_norm(self):
-        assert ShareOfMean(1.0, share=0.5).adapt([1.0, 2.0, 9.0]).level == 2.0
-        assert ShareOfMean(3.0, share=0.5).adapt([]).level == 3.0
+        assert ShareOfMean(1.0, share=0.5).adapt([1.0, 2.0, 9.0]).clip_norm == 2.0
+        assert ShareOfMean(3.0, share=0.5).adapt([]).clip_norm == 3.0
         assert ShareOfMean(1.0, share=0.5, rounds=1).rounds == 1
         for wrong in ({"share": 0.0}, {"share": math.inf}, {"share": -1.0}, {"rounds": 0}, {"share": 0.5, "rounds": -1}):
             with pytest.raises(DpflError):

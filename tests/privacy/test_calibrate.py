@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, accountant, affordable, noise_for
-from dpfl.privacy.calibrate import MOST, check_target, noise_near
-from dpfl.privacy.events import add
+from dpfl.privacy.accounting.calibration import MOST, check_target, noise_near
+from dpfl.privacy.accounting.events import add
 from tests.privacy.exact import poisson
 
 DELTA = 1e-5

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, NoClip, PerLayer, PublicMedian, Quantile
-from dpfl.privacy.clip import Model, clip_vector, group_norms
+from dpfl.privacy.mechanisms.clip import Model, clip_vector, group_norms
 
 NAMES = ("conv.weight", "conv.bias", "head.weight", "head.bias")
 OFFSETS = (0, 12, 15, 33, 40)

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy.columns import LEAST, ColumnSurvey, by_quartiles, standard
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.mean import Answered
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.queries.columns import LEAST, ColumnSurvey, by_quartiles, standard
+from dpfl.privacy.queries.mean import Answered
 
 SURVEY = ColumnSurvey(1e-9, 4, (0, 2), ((1, 5),))
 

@@ -10,8 +10,8 @@ import torch
 
 from dpfl.models import Layout
 from dpfl.privacy import Gaussian, Poisson, Quantile, Release
-from dpfl.privacy.shared_noise import Shared
-from dpfl.server.summing import RoundSum, plain
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.server.round_sum import RoundSum, plain
 
 CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 """Noise multiplier, noise of the count, level of the clip."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy.events import ADD_REMOVE, REPLACE, decode, describe, encode, gaussian, neighbours_of
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, decode, describe, encode, gaussian, neighbours_of
 
 gaussians = st.builds(dp.GaussianDpEvent, st.floats(1e-6, 1e6))
 fixed_sizes = st.integers(1, 10**9).flatmap(

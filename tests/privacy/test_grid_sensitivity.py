@@ -11,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.privacy import All, Flat, Gaussian, Release, secure_noise, whole_sums
-from dpfl.privacy.clip import MARGIN
-from dpfl.privacy.secure_noise import grid, noisy_number, secure_sum
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy import All, Flat, Gaussian, Release
+from dpfl.privacy.mechanisms import integer_sum, secure_noise
+from dpfl.privacy.mechanisms.clip import MARGIN
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.secure_noise import grid, noisy_number, secure_sum
 
 
 class SameKey(np.random.Generator):
@@ -108,12 +109,12 @@ def test_a_share_is_rounded_once_and_after_its_noise(value, share, drawn, bits):
     """round((x + n) / g), by exact fractions: so rounding is post-processing, and nothing is to be paid for it."""
     whole = WholeSum(share, bound=2e6 if bits == 64 else 1e6, clients=3)
     given = np.array([value, value], np.float32 if bits == 32 else np.float64)
-    real = whole_sums.standard_normal
+    real = integer_sum.standard_normal
     try:
-        whole_sums.standard_normal = lambda some: np.full(len(some), drawn)  # type: ignore[assignment]
+        integer_sum.standard_normal = lambda some: np.full(len(some), drawn)  # type: ignore[assignment]
         found = int(whole.numbers(given, np.random.default_rng(0)).view(whole.kind.replace("u", "i"))[0])
     finally:
-        whole_sums.standard_normal = real
+        integer_sum.standard_normal = real
     inside = min(max(Fraction(float(given[0])), -Fraction(whole.bound)), Fraction(whole.bound))
     exact = inside / Fraction(whole.unit) + Fraction(drawn) * Fraction(whole.steps)
     assert abs(exact - found) <= Fraction(1, 2) + Fraction(1, 2**44)

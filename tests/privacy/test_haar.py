@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.privacy import haar
-from dpfl.privacy.haar import Haar, inverse, layerwise, padded, transform, whole
+from dpfl.privacy.mechanisms import haar
+from dpfl.privacy.mechanisms.haar import Haar, inverse, layerwise, padded, transform, whole
 
 EXAMPLE = torch.tensor([4, 8, 1, 9, 8, 4, 5, 3], dtype=torch.float64)
 POWERS = [1, 2, 4, 8, 64, 1024]

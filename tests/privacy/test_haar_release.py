@@ -9,11 +9,11 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
-from dpfl.privacy.clip import MARGIN, clip_vector
-from dpfl.privacy.haar import whole
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.clip import MARGIN, clip_vector
+from dpfl.privacy.mechanisms.haar import whole
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise_shares import Shared
 
 M = 64
 

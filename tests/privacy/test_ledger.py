@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import ADD_REMOVE, add
-from dpfl.privacy.ledger import Account
-from dpfl.privacy.ledger_chain import append, check
-from dpfl.privacy.ledger_file import UNIQUE
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.events import ADD_REMOVE, add
+from dpfl.privacy.ledger.chain import append, check
+from dpfl.privacy.ledger.database import UNIQUE
+from dpfl.privacy.ledger.ledger import Account
 from tests.conftest import PATIENCE, wait_until
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full, open_ledger

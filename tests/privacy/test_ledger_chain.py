@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, Refused
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.ledger_chain import COLUMNS
-from dpfl.privacy.ledger_file import _guards
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.chain import COLUMNS
+from dpfl.privacy.ledger.database import _guards
 from tests.conftest import PATIENCE
 from tests.privacy.exact import poisson
 from tests.privacy.forging import unguarded

@@ -9,7 +9,7 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Refused, accountant
-from dpfl.privacy.events import decode
+from dpfl.privacy.accounting.events import decode
 from dpfl.privacy.statement import figure, rounded_up
 from tests.privacy.workers import open_ledger
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.ledger_starts import (
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.starts import (
     ANCHOR_DIGITS,
     Start,
     anchored,

@@ -9,8 +9,8 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledgers import FEDERATION, Ledgers, ledger_path, listed
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers, ledger_path, listed
 from tests.privacy.workers import EVENT
 
 DATA = ("digest of a", "digest of b", "digest of c")

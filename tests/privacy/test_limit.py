@@ -10,8 +10,8 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, Refused
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.limit import Share
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.ledger.limit import Share
 from tests.privacy.workers import EVENT, open_ledger
 
 LIMIT = Limit(3.0, 1e-5, "rdp")

@@ -8,9 +8,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.privacy.accountant import gaussian_epsilon
-from dpfl.privacy.loss_grid import Losses
-from dpfl.privacy.losses import gaussian_losses
+from dpfl.privacy.accounting.accountant import gaussian_epsilon
+from dpfl.privacy.accounting.loss_grid import Losses
+from dpfl.privacy.accounting.losses import gaussian_losses
 
 CLOSE = {1e-9: 1e-5, 1e-5: 1e-8, 1e-2: 1e-8}
 """How near figures are at a delta; far out in the tails, both sides feel the rounding of Fourier transforms."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
-from dpfl.privacy.matrix import BandedRoot
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.mechanisms.matrix import BandedRoot
+from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 
 def dense(root):

@@ -9,9 +9,9 @@ import torch
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Release
-from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.sampling import Cyclic
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum
 
 ROUNDS, TURNS, CLIENTS = 12, 4, 8

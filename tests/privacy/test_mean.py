@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.mean import Answered, MeanSurvey, scaled_down
-from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.mean import Answered, MeanSurvey, scaled_down
+from dpfl.privacy.queries.metric import MetricSurvey
 
 FEATURES = 9
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Quantile, Release
-from dpfl.privacy.noise import gaussian_vector, radii
+from dpfl.privacy.mechanisms.noise import gaussian_vector, radii
 
 SIZE = 200_000
 ONE_IN_A_MILLION = 1e-6

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import accountant
-from dpfl.privacy.haar import whole
-from dpfl.privacy.published import (
+from dpfl.privacy.accounting.published_claims import (
     HellingerNoise,
     TwoWayNoise,
     amplified,
@@ -19,6 +18,7 @@ from dpfl.privacy.published import (
     haar_claimed_multiplier,
     haar_sigma,
 )
+from dpfl.privacy.mechanisms.haar import whole
 from tests.privacy.exact import epsilon_of_pair, grid, mixture, one_fixed_size_step
 
 DELTA = 1e-5

@@ -24,9 +24,9 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.clip import Model, clip_vector
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.release import Upload
+from dpfl.privacy.mechanisms.clip import Model, clip_vector
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.release import Upload
 
 NAMES = ("one.weight", "one.bias", "two.weight")
 OFFSETS = (0, 6, 8, 16)

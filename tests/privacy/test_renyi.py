@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.privacy import accountant
-from dpfl.privacy.accountant import CLASSIC_ORDERS
-from dpfl.privacy.renyi import sampled_divergences
+from dpfl.privacy.accounting.accountant import CLASSIC_ORDERS
+from dpfl.privacy.accounting.renyi import sampled_divergences
 
 
 def theirs(rate: float, multiplier: float, orders: list[float]) -> np.ndarray:

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.privacy import rounding
-from dpfl.privacy.clip import MARGIN, Flat, PerLayer, clip_vector
-from dpfl.privacy.mean import bounded_sum, scaled_down
-from dpfl.privacy.rounding import cover_cancellation, gamma, squared_norms
+from dpfl.privacy.mechanisms import rounding
+from dpfl.privacy.mechanisms.clip import MARGIN, Flat, PerLayer, clip_vector
+from dpfl.privacy.mechanisms.rounding import cover_cancellation, gamma, squared_norms
+from dpfl.privacy.queries.mean import bounded_sum, scaled_down
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 

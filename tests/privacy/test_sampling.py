@@ -12,8 +12,8 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, FixedSize, Poisson, PoissonSize
-from dpfl.privacy.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.sampling import RARELY, Cyclic, largest_draw
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.mechanisms.sampling import RARELY, Cyclic, largest_draw
 
 ONE_IN_A_MILLION = 1e-6
 

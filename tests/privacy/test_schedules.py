@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import accountant
-from dpfl.privacy.schedules import Dynamic
+from dpfl.privacy.mechanisms.schedules import Dynamic
 
 RATE, STEPS, DELTA = 256 / 60_000, int(20 * 60_000 / 256), 1 / 60_000
 EPOCH = 234

@@ -14,10 +14,10 @@ from scipy import stats
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Quantile, Release, SystemEntropy
-from dpfl.privacy.haar_release import HaarNoise
-from dpfl.privacy.histogram import private_histogram
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.secure_noise import GRID_BITS, SecureGaussian, grid, standard_normal
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, SecureGaussian, grid, standard_normal
+from dpfl.privacy.queries.histogram import private_histogram
+from dpfl.privacy.queries.mean import MeanSurvey
 from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
 SIZE = 200_000

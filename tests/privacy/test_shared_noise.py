@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpfl.errors import DpflError
-from dpfl.privacy.shared_noise import LEAST_STEPS, Shared, least_shared, log_total_variation
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared, least_shared, log_total_variation
 
 CASES = [(0.8, 2), (1.0, 5), (2.0, 2), (2.0, 10), (3.0, 2), (3.0, 10)]
 

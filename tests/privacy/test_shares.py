@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dpfl.privacy import Ledger, Limit, Refused, accountant, affordable
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.limit import DAY, Share
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.limit import DAY, Share
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, open_ledger
 

@@ -11,13 +11,13 @@ import mpmath
 import numpy as np
 import pytest
 
-import dpfl.privacy.whole_sums as whole_sums
+import dpfl.privacy.mechanisms.integer_sum as whole_sums
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release, accountant
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.secure_noise import GRID_BITS, standard_normal
-from dpfl.privacy.shared_noise import LEAST_STEPS, Shared, log_total_variation
-from dpfl.privacy.surveys import answers_of
-from dpfl.privacy.whole_sums import TAIL, WholeSum
+from dpfl.privacy.mechanisms.integer_sum import TAIL, WholeSum
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared, log_total_variation
+from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, standard_normal
+from dpfl.privacy.queries.answers import answers_of
+from dpfl.privacy.queries.mean import MeanSurvey
 from dpfl.secagg.group import MOST
 from tests.privacy.exact_shares import ONE, aligned, delta, gaussian_delta, larger_delta, of_sum
 
@@ -246,7 +246,7 @@ def mean_square_factor(steps: float) -> float:
 
 def test_what_that_adds_is_what_is_stated():
     """In docs/privacy.md for 10 clients, 26,010 numbers, 317 rounds, and for 100 clients, 159,010 numbers, 1000 rounds; in
-    privacy/secure_noise.py for 1000 releases of 159,010. By Hoeffding's and Bernstein's inequalities, at 1e-12, epsilon 2."""
+    privacy/mechanisms/secure_noise.py for 1000 releases of 159,010. By Hoeffding's and Bernstein's inequalities, at 1e-12, epsilon 2."""
     for numbers, delta_added, epsilon_added in ((10 * 26_010 * 317, 3e-9, 2e-6), (100 * 159_010 * 1000, 5e-7, 3e-5)):
         assert numbers * 2.0**-58 * (1 + math.exp(2)) < delta_added
         loss = 2 * 2.0**-37

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from dpfl.errors import DpflError
-from dpfl.privacy.shared_noise import LEAST_STEPS, Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared
 
 
 class NoNoise(np.random.Generator):

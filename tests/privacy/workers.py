@@ -13,8 +13,8 @@ from pathlib import Path
 import dp_accounting as dp
 
 from dpfl.errors import DpflError
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.ledger import Ledger, Limit, Refused
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.ledger.ledger import Ledger, Limit, Refused
 from tests.conftest import PATIENCE
 
 EVENT = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))

@@ -10,9 +10,9 @@ from rich.console import Console
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.report.compare import Mean, grouped, mean_of, notes, table
-from dpfl.report.curves import colours, draw_groups
-from dpfl.report.tables import runs_table
+from dpfl.views.compare_groups import Mean, grouped, mean_of, notes, table
+from dpfl.views.curves import colours, draw_groups
+from dpfl.views.terminal import runs_table
 
 
 def run(seed: int, accuracy: float | None = 0.9, name: str = "fedavg-dp", proven: Any = 2.0, **options: Any) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.report.compare import Group
-from dpfl.report.curves import curve
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import COLUMNS, Row
+from dpfl.views.compare_groups import Group
+from dpfl.views.curves import curve
 
 
 def group(*folders: Path) -> Group:

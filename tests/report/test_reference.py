@@ -13,8 +13,8 @@ import dpfl
 from dpfl.algorithms import ALGORITHMS, options_of
 from dpfl.algorithms.meanings import MEANINGS, meaning
 from dpfl.data import Federation
-from dpfl.report.reference import FILES, KEYS, MEASURES, page
 from dpfl.run.metrics import COLUMNS
+from dpfl.views.reference import FILES, KEYS, MEASURES, page
 
 
 def test_every_option_of_every_system_has_a_line_and_every_line_an_option() -> None:

@@ -13,16 +13,16 @@ import pytest
 
 import dpfl
 from dpfl.cli.report import report
+from dpfl.config.experiment import load, parse
 from dpfl.errors import DpflError
-from dpfl.experiment import load, parse
-from dpfl.report.again import command
-from dpfl.report.lines import Lines, lines_of
-from dpfl.report.page import page, policy
-from dpfl.report.pictures import pictures
-from dpfl.report.run_tables import RunTables, read_all
-from dpfl.report.training_pictures import _measured_sentence
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, Row, read_thinned
+from dpfl.views.figures import pictures
+from dpfl.views.lines import Lines, lines_of
+from dpfl.views.rerun_command import command
+from dpfl.views.run_report import page, policy
+from dpfl.views.run_tables import RunTables, read_all
+from dpfl.views.training_figures import _measured_sentence
 from tests.conftest import MODEL, small_crowd, small_federation
 
 HOSTILE = "<script>alert(1)</script>"

@@ -16,10 +16,10 @@ from scipy import stats
 
 import dpfl
 from dpfl.data import Federation
-from dpfl.data.elsewhere import Elsewhere
+from dpfl.data.remote_federation import Elsewhere
 from dpfl.errors import DpflError
-from dpfl.report.html import card, facts, table
 from dpfl.run.metrics import COLUMNS, History, Row
+from dpfl.views.html import card, facts, table
 from tests.conftest import MODEL, PATIENCE, small_federation
 
 HOSTILE = "<script>alert(1)</script>&\"'"

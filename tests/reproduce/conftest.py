@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl.reproduce import Cell, Outcome, Table, tables
+from dpfl_papers import Cell, Outcome, Table, tables
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpfl import algorithms, models
+from dpfl.config.experiment import parse
 from dpfl.data import partition
-from dpfl.experiment import parse
 from dpfl.privacy import Poisson, accountant, affordable
-from dpfl.reproduce import ali, ali_wide
+from dpfl_papers import ali, ali_wide
 
 TABLES = ali.tables() | ali_wide.tables()
 

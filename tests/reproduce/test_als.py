@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl.reproduce import Table, ali, als
+from dpfl_papers import Table, ali, als
 from tests.reproduce.conftest import cell_of, run
 
 OWN = {"ALS-DPFL", "ALS-DPFL, published"}

@@ -12,11 +12,11 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson
-from dpfl.privacy.accountant import accountant
-from dpfl.reproduce import beginnings, tables
-from dpfl.reproduce.beginnings import GoingOn, beginning
-from dpfl.reproduce.cells import Cell, Outcome, Training
-from dpfl.reproduce.runner import Kept, lines_of, work_through
+from dpfl.privacy.accounting.accountant import accountant
+from dpfl_papers import shared_prefixes, tables
+from dpfl_papers.cells import Cell, Outcome, Training
+from dpfl_papers.runner import Kept, lines_of, work_through
+from dpfl_papers.shared_prefixes import GoingOn, beginning
 from tests.run.test_paid_scales import told
 
 TAU, Q, NOISE = 3, 0.05, 1.1
@@ -81,7 +81,7 @@ def test_a_run_goes_on_and_makes_only_what_is_missing(tmp_path, monkeypatch, alo
 
 
 def test_what_was_made_before_is_in_the_ledgers_that_its_epsilon_is_read_from(tmp_path, monkeypatch):
-    from dpfl.privacy.ledger import Ledger
+    from dpfl.privacy.ledger.ledger import Ledger
 
     MIDDLE.run(0, None, tmp_path)
     debits, begin = list[int](), Ledger.begin
@@ -114,7 +114,7 @@ def test_another_model_other_data_and_other_code_are_other_beginnings(monkeypatc
     for section, change in (("model", {"hidden": 9}), ("data", {"clients": 4})):
         changed = LONG.content | {section: LONG.content[section] | change}
         assert beginning(changed, 0) not in ("", first)
-    monkeypatch.setattr(beginnings, "code_sha256", lambda: "other code")
+    monkeypatch.setattr(shared_prefixes, "code_sha256", lambda: "other code")
     assert beginning(LONG.content, 0) != first
 
 

@@ -14,13 +14,13 @@ from matplotlib.axes import Axes
 from torch.nn.utils import parameters_to_vector
 
 from dpfl import models
+from dpfl.config.experiment import parse, with_settings
 from dpfl.errors import DpflError
-from dpfl.experiment import parse, with_settings
-from dpfl.reproduce import Outcome, Table
-from dpfl.reproduce.pictures import draw
-from dpfl.reproduce.report import Made
-from dpfl.reproduce.stationary import Stationary
-from dpfl.reproduce.updates import angles
+from dpfl_papers import Outcome, Table
+from dpfl_papers.figures import draw
+from dpfl_papers.stationary import Stationary
+from dpfl_papers.table_report import Made
+from dpfl_papers.updates import angles
 from tests.reproduce.conftest import cell_of, run
 
 FEW = ("data.clients=20", "data.images=50", "algorithm.cohort=5", "algorithm.tau=2", "model.name=mlp", "budget.rounds=2")

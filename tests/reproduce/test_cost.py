@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl.reproduce import Table
-from dpfl.reproduce.cost import LEAST, measured, samples_of, seconds_of, told
+from dpfl_papers import Table
+from dpfl_papers.cost import LEAST, measured, samples_of, seconds_of, told
 from tests.reproduce.conftest import cell_of
 
 

@@ -10,8 +10,8 @@ import torch
 
 import dpfl
 from dpfl import algorithms
-from dpfl.experiment import parse
-from dpfl.reproduce import Table, hellinger
+from dpfl.config.experiment import parse
+from dpfl_papers import Table, hellinger
 from tests.reproduce.conftest import cell_of, run
 
 FEW = ("data.clients=10", "budget.rounds=2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.reproduce.report import shown_epsilon
+from dpfl_papers.table_report import shown_epsilon
 
 
 @given(st.floats(1e-3, 1e12))

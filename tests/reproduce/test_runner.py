@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.reproduce import tables
-from dpfl.reproduce.cells import Cell, Outcome, Table, Training
-from dpfl.reproduce.pictures import best_taus, draw
-from dpfl.reproduce.report import Made, collect, markdown, write_csv
-from dpfl.reproduce.runner import Kept, left_to_do, work_through
+from dpfl_papers import tables
+from dpfl_papers.cells import Cell, Outcome, Table, Training
+from dpfl_papers.figures import best_taus, draw
+from dpfl_papers.runner import Kept, left_to_do, work_through
+from dpfl_papers.table_report import Made, collect, markdown, write_csv
 from tests.conftest import wait_until
 
 SMALL = {

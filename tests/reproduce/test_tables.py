@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dpfl import algorithms, models
+from dpfl.config.experiment import parse
 from dpfl.data import partition
-from dpfl.experiment import parse
 from dpfl.privacy import Budget
-from dpfl.reproduce import Table, tables
+from dpfl_papers import Table, tables
 
 NAMES = (
     *("als-2", "als-3", "hw-1", "hw-noise", "hw-fig4", "hw-fig5", "hw-fig6"),

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from dpfl.experiment import parse
-from dpfl.reproduce import Table, wavelets
+from dpfl.config.experiment import parse
+from dpfl_papers import Table, wavelets
 from tests.reproduce.conftest import cell_of, run
 
 FEW = ("data.clients=4", "algorithm.tau=1", "budget.rounds=2")

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.node import local, node
-from dpfl.node.node import Node
-from dpfl.privacy import histogram, noise, sampling
+from dpfl.client import local_training, runner
+from dpfl.client.runner import Node
+from dpfl.privacy.mechanisms import noise, sampling
+from dpfl.privacy.queries import histogram
 
 DRAWS = (sampling.Poisson, sampling.FixedSize, sampling.All, sampling.Cyclic)
 
@@ -103,7 +104,7 @@ def _watch_noise(patch: pytest.MonkeyPatch, log: Log) -> None:
 
 def _watch_sums(patch: pytest.MonkeyPatch, log: Log) -> None:
     """How far the clipped sum of a batch moves, at most, when one of its samples is taken away."""
-    summed = local.clipped_sum
+    summed = local_training.clipped_sum
 
     def clipped_sum(gradients: Any, clip: Any, x: torch.Tensor, y: torch.Tensor, group: None) -> torch.Tensor:
         total = summed(gradients, clip, x, y, group).clone()
@@ -112,7 +113,7 @@ def _watch_sums(patch: pytest.MonkeyPatch, log: Log) -> None:
         log.add("sum", (clip, moved))
         return total
 
-    patch.setattr(local, "clipped_sum", clipped_sum)
+    patch.setattr(local_training, "clipped_sum", clipped_sum)
 
 
 def _watch_histograms(patch: pytest.MonkeyPatch, log: Log) -> None:
@@ -130,7 +131,7 @@ def _watch_histograms(patch: pytest.MonkeyPatch, log: Log) -> None:
 
 def _watch_uploads(patch: pytest.MonkeyPatch, log: Log) -> None:
     """The clip of an update or of a model, and the norm that it leaves."""
-    clipped = node.clip_vector
+    clipped = runner.clip_vector
 
     def clip_vector(vector: torch.Tensor, clip: Any, *rest: Any, **options: Any) -> tuple[torch.Tensor, bool]:
         found, inside = clipped(vector, clip, *rest, **options)
@@ -138,4 +139,4 @@ def _watch_uploads(patch: pytest.MonkeyPatch, log: Log) -> None:
         log.add("upload", float(found.double().norm()))
         return found, inside
 
-    patch.setattr(node, "clip_vector", clip_vector)
+    patch.setattr(runner, "clip_vector", clip_vector)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from dpfl.algorithms import Algorithm, dp_fedavg, dyn_dp_sgd, fedavg, fedavg_dp, ldp_fl, nbafl, pe_dpfl
 from dpfl.planning.planner import with_planned_noise
-from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant, ledger
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import add, add_all, neighbours_of
+from dpfl.privacy import Budget, Keyed, Ledger, Limit, Poisson, SystemEntropy, accountant
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.events import add, add_all, neighbours_of
+from dpfl.privacy.ledger import ledger
 from dpfl.run.accounts import Accounts, Meter
 
 EVENT = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0).samples.event(0)

@@ -14,7 +14,7 @@ from torch import nn
 
 import dpfl
 from dpfl.data import IID, Federation
-from dpfl.run.card import word
+from dpfl.run.model_card import word
 from tests.conftest import PATIENCE
 
 Train = Callable[..., dpfl.Result]

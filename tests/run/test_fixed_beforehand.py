@@ -17,9 +17,9 @@ from dpfl.certificate import certify, new_key
 from dpfl.cli.ledger import show
 from dpfl.data import Federation
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.events import add_all
+from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.statement import figure
-from dpfl.server.steps import Seen, Situation
+from dpfl.server.steps.policy import Seen, Situation
 from tests.conftest import StopsAfter, Ticking
 
 Train = Callable[..., dpfl.Result]

@@ -14,11 +14,11 @@ from dpfl.algorithms import from_name
 from dpfl.codec import FORMAT
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.privacy.accountant import proving
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.accountant import proving
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.run.algorithm_record import algorithm_of
 from dpfl.run.folder import RunFolder
 from dpfl.run.format_1 import translated
-from dpfl.run.parts import algorithm_of
 from tests.cli.test_app import dpfl as command
 from tests.cli.test_app import refused
 

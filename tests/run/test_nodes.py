@@ -13,18 +13,17 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from dpfl import keys
 from dpfl.certificate import certify, verify
 from dpfl.cli.app import app
+from dpfl.config.experiment import parse
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.keys import new_key, raw
-from dpfl.node import letters
-from dpfl.node.letters import Letter
-from dpfl.node.refusals import Reason
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger
+from dpfl.protocol import keys, messages
+from dpfl.protocol.keys import new_key, raw
+from dpfl.protocol.messages import Letter
+from dpfl.refusals import Reason
 from tests.loopback import federation
 from tests.run.test_tables import content, write
 
@@ -195,7 +194,7 @@ def test_a_node_whose_machine_is_set_back_while_it_runs_is_told_after_one_reply(
 
     def revert() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr("dpfl.privacy.ledger.Ledger.start", lambda ledger, least=0: None)
+            patch.setattr("dpfl.privacy.ledger.ledger.Ledger.start", lambda ledger, least=0: None)
             restarted(post, nodes, "node-1", tmp_path / "copy")
         post.services["node-1"]._history.joined.update(joined)
 
@@ -215,11 +214,11 @@ def as_before_heads(service: Service) -> list[str]:
 
     def answering(given: bytes) -> bytes:
         (owner,) = service.charter.owners.values()
-        head = letters.read(given, owner, 1 << 24).head
+        head = messages.read(given, owner, 1 << 24).head
         if "heads" not in head:
             return answer(given)
         refused.append(head["kind"])
-        return service._refused(head, letters.digest(given), Reason.BAD_WORDS)
+        return service._refused(head, messages.digest(given), Reason.BAD_WORDS)
 
     def writing(head, asked, words, arrays={}) -> bytes:  # noqa: B006
         return letter(head, asked, {name: word for name, word in words.items() if name not in ("ledger_head", "heads")}, arrays)
@@ -320,7 +319,7 @@ def test_noise_that_every_node_would_have_to_add_is_refused() -> None:
 
 
 def test_more_kinds_of_releases_than_a_node_plans_are_refused(monkeypatch) -> None:
-    monkeypatch.setattr("dpfl.run.proposing.MOST_KINDS", 2)
+    monkeypatch.setattr("dpfl.run.propose.MOST_KINDS", 2)
     phases = {"algorithm": {"name": "dyn-dp-sgd", "phases": 3, "noise_multiplier": 2.0}, "privacy": {"accountant": "rdp"}}
     with pytest.raises(DpflError, match="and this has 3"):
         parse(BASE | phases).proposal(("a", "b", "c"))

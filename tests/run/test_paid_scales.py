@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.client.dataset import Holdings, Questioned
+from dpfl.config.experiment import parse
 from dpfl.data.units import Units
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.node.holdings import Holdings, Questioned
 from dpfl.privacy import Ledger
-from dpfl.privacy.accountant import accountant
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.accountant import accountant
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.queries.columns import ColumnSurvey
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
 from tests.conftest import StopsAfter, example, ledger_of

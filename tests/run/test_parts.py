@@ -11,8 +11,8 @@ import tomli_w
 
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.errors import DpflError
+from dpfl.run.algorithm_record import algorithm_of, describe, describe_options
 from dpfl.run.folder import without_none
-from dpfl.run.parts import algorithm_of, describe, describe_options
 
 SYSTEMS = [(name, {"variant": word}) for name in ALGORITHMS if "variant" in options_of(name) for word in ("sound", "published")]
 SYSTEMS += [(name, {}) for name in ALGORITHMS if "variant" not in options_of(name)]

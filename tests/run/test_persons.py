@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.certificate.ended import ended
+from dpfl.certificate.finished_run import ended
+from dpfl.config.experiment import parse
 from dpfl.data import IID, Dirichlet, Federation
 from dpfl.data.partition import Mapping
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 from dpfl.privacy import Ledger
 from dpfl.run.folder import RunFolder
 from tests.conftest import StopsAfter, ledger_of, small_source

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.data import IID
 from dpfl.data.held_out import held_out
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.privacy.accountant import accountant
-from dpfl.privacy.events import gaussian
+from dpfl.privacy.accounting.accountant import accountant
+from dpfl.privacy.accounting.events import gaussian
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
 from tests.conftest import StopsAfter, ledger_of, small_source

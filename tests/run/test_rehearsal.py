@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 import dpfl
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, moon, pe_dpfl
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, cnn
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.run.dry_run import rehearse
 from dpfl.run.prepare import check
-from dpfl.run.rehearsal import rehearse
 from dpfl.tasks import MultiClass
 
 SOUND = fedavg_dp(sampling_rate=0.1, noise_multiplier=1.0)

@@ -17,19 +17,19 @@ from scipy.stats import chi2
 
 import dpfl
 from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, fedavg_dp
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.runner import Node
+from dpfl.client.task import Summed, Task
 from dpfl.data import IID, Federation
 from dpfl.models.architectures import build_centred_linear
-from dpfl.node.node import Node
-from dpfl.node.policy import Policy
-from dpfl.node.task import Summed, Task
 from dpfl.privacy import Gaussian, PoissonSize, Quantile, Release
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.shared_noise import Shared
-from dpfl.server.summing import AnswerSum, RoundSum, plain
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.server.round_sum import AnswerSum, RoundSum, plain
 from tests.conftest import ledger_of, small_source
 from tests.run.test_secure_sums import events, losing
 

@@ -14,14 +14,14 @@ import pytest
 from safetensors.torch import load_file
 
 from dpfl.certificate import certify, verify
-from dpfl.engines.post import Delivery
-from dpfl.engines.sums import Sums
+from dpfl.config.experiment import Experiment, parse
+from dpfl.engines.secure_sum import Sums
 from dpfl.errors import DpflError
-from dpfl.experiment import Experiment, parse
-from dpfl.keys import new_key, raw
-from dpfl.node import letters, sum_letters
 from dpfl.node.service import Service
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.protocol import messages, secure_sum_messages
+from dpfl.protocol.keys import new_key, raw
+from dpfl.protocol.transport import Delivery
 from dpfl.run.nodes import Terms
 from dpfl.secagg import Masked
 from tests.conftest import Clock
@@ -53,7 +53,7 @@ class Leaky(Loopback):
         self.clock = Clock()
 
     def send(self, address: str, letter: bytes) -> str:
-        head = letters.read(letter, self.owner, 1 << 24).head
+        head = messages.read(letter, self.owner, 1 << 24).head
         ticket = super().send(address, letter)
         if self.drop(address, head):
             self.sent.pop()
@@ -78,7 +78,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     def made(*given: Any, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
         experiment, post, terms = _made(*given, **changed)
-        monkeypatch.setattr("dpfl.engines.correspondence.time", post.clock)
+        monkeypatch.setattr("dpfl.engines.node_channel.time", post.clock)
         return experiment, post, terms
 
     return made
@@ -226,7 +226,7 @@ def test_too_few_survivors_open_nothing_and_too_few_nodes_end_the_run(made: Made
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [2, 1, 1, 2]
     silent.clear()
     with monkeypatch.context() as patch:
-        patch.setattr("dpfl.engines.sums.time.time_ns", lambda: 10**18)
+        patch.setattr("dpfl.engines.secure_sum.time.time_ns", lambda: 10**18)
         with pytest.raises(DpflError, match="before the clock of its owner was set back"):
             experiment.serve(post, terms, tmp_path / "run", resume=True)
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
@@ -295,13 +295,13 @@ def test_an_answer_that_is_not_opened_costs_the_answer_and_not_the_run(made: Mad
 def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(made: Made, tmp_path: Path, monkeypatch) -> None:
     """Its digests are of other seeds than it used, so that no mask of it is ever found: after three rounds nobody pays more."""
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
-    arrays = sum_letters.masked_arrays
+    arrays = secure_sum_messages.masked_arrays
 
     def spoiled(masked: Masked) -> dict[str, np.ndarray]:
         found = arrays(masked)
         return found | ({"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {})
 
-    monkeypatch.setattr(sum_letters, "masked_arrays", spoiled)
+    monkeypatch.setattr(secure_sum_messages, "masked_arrays", spoiled)
     with pytest.raises(DpflError, match="3 sums one after another could not be opened"):
         experiment.serve(post, terms, tmp_path / "run")
     assert [sum(events.values()) for events in spent(tmp_path / "nodes", NODES)] == [3] * 4

@@ -29,21 +29,21 @@ from dpfl.algorithms import (
     hw_dpfl,
 )
 from dpfl.algorithms.scaffold import dp_scaffold
+from dpfl.client.context import Site
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Reply, Summed, Task
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.models.build import built
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.policy import Policy
-from dpfl.node.site import Site
-from dpfl.node.task import Local, Reply, Summed, Task
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release
-from dpfl.privacy.noise import Gaussian
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.run.folder import RunFolder
-from dpfl.server.summing import RoundSum
+from dpfl.server.round_sum import RoundSum
 from tests.cli.test_app import dpfl as command
 from tests.cli.test_app import refused
 from tests.conftest import MODEL, StopsAfter, small_federation, small_source

@@ -16,11 +16,11 @@ import pytest
 
 import dpfl
 from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp, ldp_fl
+from dpfl.config.experiment import parse
 from dpfl.data import IID, Federation, Mapping
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.events import ADD_REMOVE
+from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
 from dpfl.run.recorder import Silent
 from tests.conftest import MODEL, PATIENCE, small_source
@@ -267,7 +267,7 @@ def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> No
         writing = sqlite3.connect(path, isolation_level=None)
         writing.execute("BEGIN EXCLUSIVE")
         with monkeypatch.context() as patch:
-            patch.setattr("dpfl.privacy.ledger_file.QUICK", 0.0)
+            patch.setattr("dpfl.privacy.ledger.database.QUICK", 0.0)
             assert spent(tmp_path) == {"owner": 5}
         writing.execute("ROLLBACK")
         writing.close()
@@ -291,7 +291,7 @@ def test_reading_does_not_wait_for_a_lock_nor_write(tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize("log", [False, True])
 def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(tmp_path, monkeypatch, log) -> None:
     """Root writes anywhere, so that SQLite is told that it cannot."""
-    from dpfl.privacy import ledger_file
+    from dpfl.privacy.ledger import database
 
     place, copied = tmp_path / "here", tmp_path / "there"
     copied.mkdir()
@@ -303,12 +303,12 @@ def test_a_ledger_on_read_only_media_is_read_with_the_rows_of_its_log(tmp_path, 
             shutil.copy(file, copied)
     assert (copied / "owner.sqlite-wal").exists() == log
     ledger.close()
-    reading = ledger_file._reading
+    reading = database._reading
 
     def cannot(path: Path, mode: str) -> sqlite3.Connection:
         return reading(path if mode == "immutable=1" else tmp_path / "nowhere" / path.name, mode)
 
-    monkeypatch.setattr(ledger_file, "_reading", cannot)
+    monkeypatch.setattr(database, "_reading", cannot)
     before = sorted(file.name for file in copied.iterdir())
     assert spent(copied) == {"owner": 5}
     assert sorted(file.name for file in copied.iterdir()) == before

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpfl import algorithms
+from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 from dpfl.privacy import FixedSize
 from tests.loopback import federation
 

@@ -7,8 +7,8 @@ import pytest
 from torch import nn
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 from tests.run.test_tables import content, write
 
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.report.compare import grouped
-from dpfl.report.curves import draw_calibration, draw_groups
-from dpfl.report.tables import summary
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
+from dpfl.views.compare_groups import grouped
+from dpfl.views.curves import draw_calibration, draw_groups
+from dpfl.views.terminal import summary
 from tests.conftest import PATIENCE
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import dpfl
+from dpfl.config.experiment import parse
 from dpfl.data import IID
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
 
 COUNT, WIDTH = 240, 4
 RNG = np.random.default_rng(0)

@@ -23,20 +23,20 @@ from torch import Tensor, nn
 import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
 from dpfl.cli.run import show
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Task
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
-from dpfl.node.node import Node
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local, Task
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.report.compare import grouped
-from dpfl.report.curves import draw_groups
-from dpfl.report.progress import Live
-from dpfl.report.tables import runs_table, summary
+from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import Row
 from dpfl.run.train import diverging
+from dpfl.views.compare_groups import grouped
+from dpfl.views.curves import draw_groups
+from dpfl.views.progress import Live
+from dpfl.views.terminal import runs_table, summary
 from tests.conftest import MODEL, PATIENCE, StopsAfter, Ticking, small_federation
 from tests.privacy.forging import debit_elsewhere
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.reproduce import tables
-from dpfl.reproduce.report import Made, collect
-from dpfl.reproduce.runner import Kept
+from dpfl_papers import tables
+from dpfl_papers.runner import Kept
+from dpfl_papers.table_report import Made, collect
 from scripts import findings, results_table
 
 RESULTS = results_table.RESULTS

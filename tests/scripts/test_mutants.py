@@ -20,9 +20,9 @@ SCRIPTS = ROOT / "scripts"
 
 LEAST = "test_of_several_kinds_of_shared_noise_the_least_is_what_holds"
 SAMPLE = {
-    "privacy/limit.py:module:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds",
-    "privacy/shared_noise.py:least_shared:extreme:1": f"tests/privacy/test_shared_noise.py::{LEAST}",
-    "privacy/whole_sums.py:WholeSum.bits:compare:1": "tests/privacy/test_borders.py::TestLevels",
+    "privacy/ledger/limit.py:module:constant:1": "tests/privacy/test_limit.py::test_a_day_has_86400_seconds",
+    "privacy/mechanisms/noise_shares.py:least_shared:extreme:1": f"tests/privacy/test_shared_noise.py::{LEAST}",
+    "privacy/mechanisms/integer_sum.py:WholeSum.bits:compare:1": "tests/privacy/test_borders.py::TestLevels",
     "secagg/group.py:threshold:constant:2": "tests/secagg/test_borders.py",
     "secagg/member.py:Member.agree:unchecked:4": "tests/secagg/test_sabotage.py",
     "node/statement.py:_held:compare:3": "tests/node/test_statement.py",
@@ -105,7 +105,7 @@ def test_the_nearest_tests_are_those_that_enter_the_function_the_quickest_first(
         "slow": {"seconds": 3.0, "functions": ["secagg/group.py:threshold"]},
         "quick": {"seconds": 1.0, "functions": ["secagg/group.py:threshold", "a.py:b"]},
         "beside": {"seconds": 0.1, "functions": ["secagg/group.py:check_sizes"]},
-        "elsewhere": {"seconds": 0.1, "functions": ["secagg/keys.py:threshold"]},
+        "elsewhere": {"seconds": 0.1, "functions": ["secagg/protocol/keys.py:threshold"]},
     }
     assert mutants.Nearness(traced).of(mutant, 15.0) == ["quick", "slow", "beside"]
     assert mutants.Nearness(traced).of(mutant, 12.0) == ["quick", "slow"]
@@ -118,19 +118,22 @@ def test_for_the_body_of_a_class_or_of_a_module_the_tests_of_its_functions_count
 
     every = {(mutant.file, mutant.function): mutant for mutant in mutants.all_mutants(["privacy"])}
     traced = {
-        "tests/run/test_a.py::far": {"seconds": 0.1, "functions": ["privacy/sampling.py:Poisson.draw"]},
-        "tests/privacy/test_b.py::near": {"seconds": 1.0, "functions": ["privacy/sampling.py:Poisson.draw"]},
-        "tests/privacy/test_sampling.py::own": {"seconds": 2.0, "functions": ["privacy/sampling.py:Poisson.event"]},
-        "tests/privacy/test_sampling.py::size": {"seconds": 1.0, "functions": ["privacy/sampling.py:PoissonSize.draw"]},
-        "tests/privacy/test_limit.py::other": {"seconds": 0.1, "functions": ["privacy/limit.py:Limit.covers"]},
+        "tests/run/test_a.py::far": {"seconds": 0.1, "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_b.py::near": {"seconds": 1.0, "functions": ["privacy/mechanisms/sampling.py:Poisson.draw"]},
+        "tests/privacy/test_sampling.py::own": {"seconds": 2.0, "functions": ["privacy/mechanisms/sampling.py:Poisson.event"]},
+        "tests/privacy/test_sampling.py::size": {
+            "seconds": 1.0,
+            "functions": ["privacy/mechanisms/sampling.py:PoissonSize.draw"],
+        },
+        "tests/privacy/test_limit.py::other": {"seconds": 0.1, "functions": ["privacy/ledger/limit.py:Limit.covers"]},
     }
     own, near, far, size, other = (
         "tests/privacy/test_sampling.py::own", "tests/privacy/test_b.py::near", "tests/run/test_a.py::far",
         "tests/privacy/test_sampling.py::size", "tests/privacy/test_limit.py::other",
     )  # fmt: skip
     near_by = mutants.Nearness(traced)
-    assert near_by.of(every["privacy/sampling.py", "Poisson"], 15.0) == [size, own, near, far]
-    assert near_by.of(every["privacy/limit.py", ""], 15.0) == [other]
+    assert near_by.of(every["privacy/mechanisms/sampling.py", "Poisson"], 15.0) == [size, own, near, far]
+    assert near_by.of(every["privacy/ledger/limit.py", ""], 15.0) == [other]
 
 
 def test_a_test_that_fails_without_a_fault_kills_nothing(scripts) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dpfl.reproduce import tables
-from dpfl.reproduce.cells import Table
+from dpfl_papers import tables
+from dpfl_papers.cells import Table
 from scripts import results_table
 
 RESULTS, state_of, verdicts = results_table.RESULTS, results_table.state_of, results_table.verdicts

@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from dpfl.privacy import Flat, Gaussian, Release
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.secagg import Group, Member, Opened, Refusal, member
 from dpfl.secagg import masks as masking
-from dpfl.server.summing import Masked, RoundSum
+from dpfl.server.round_sum import Masked, RoundSum
 from tests.secagg.summing import at, begun, group, met, numbers
 
 Check = Callable[[], bool]

@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from dpfl.errors import DpflError
-from dpfl.server import ali_bounds
-from dpfl.server.adaptive_steps import Ali, Als
-from dpfl.server.ali_bounds import AliInputs
-from dpfl.server.released import LAG, mean_gradient
-from dpfl.server.steps import Facts, Seen, Situation
+from dpfl.server.released_estimates import LAG, mean_gradient
+from dpfl.server.steps.adaptive import Ali, Als
+from dpfl.server.steps.ali_bounds import AliInputs
+from dpfl.server.steps.policy import Facts, Seen, Situation, ali_bounds
 
 D = 2000
 FACTS = Facts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpfl.node.task import Reply
+from dpfl.client.task import Reply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
-from dpfl.privacy.clip import clip_vector
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.mechanisms.clip import clip_vector
+from dpfl.privacy.mechanisms.noise import gaussian_vector
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_sum, weighted_sum
 from dpfl.server.weights import BySize, Uniform
 

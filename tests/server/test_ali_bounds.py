@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from dpfl.errors import DpflError
-from dpfl.server.ali_bounds import (
+from dpfl.server.steps.ali_bounds import (
     FORMULAS,
     GAMMA_OF_SPLIT,
     AliInputs,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.server.ali_bounds import noise_energy
-from dpfl.server.als_bounds import (
+from dpfl.server.steps.ali_bounds import noise_energy
+from dpfl.server.steps.als_bounds import (
     AlsInputs,
     Theorem2,
     best_tau,

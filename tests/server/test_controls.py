@@ -2,7 +2,7 @@
 
 import torch
 
-from dpfl.server.controls import corrections, fresh, renewed
+from dpfl.server.scaffold_controls import corrections, fresh, renewed
 
 
 def gradient(x: torch.Tensor, client: int) -> torch.Tensor:

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from dpfl import Budget
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
+from dpfl.client.task import Order, Reply
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
-from dpfl.node.task import Order, Reply
 from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, SystemEntropy, accountant
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import ADD_REMOVE
-from dpfl.privacy.noise import AtLeast, gaussian_vector
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.events import ADD_REMOVE
+from dpfl.privacy.mechanisms.noise import AtLeast, gaussian_vector
 from dpfl.server.aggregate import release_name
 from dpfl.server.coordinator import Coordinator, Federated, State
 from dpfl.server.schedules import Decay
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.weights import BySize, Uniform
 
 CLIENTS = 4

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.privacy.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.histogram import distribution, private_histogram
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
+from dpfl.privacy.queries.histogram import distribution, private_histogram
 from dpfl.server.hellinger import hellinger_distance, hellinger_weights
 
 COUNTS = st.lists(st.lists(st.integers(0, 10_000), min_size=4, max_size=4), min_size=1, max_size=6)

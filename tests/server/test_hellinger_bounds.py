@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.privacy.published import HellingerNoise
-from dpfl.server.hellinger_bounds import HellingerInputs, bound, drift, noise, unrolled
+from dpfl.privacy.accounting.published_claims import HellingerNoise
+from dpfl_papers.theorems.hellinger import HellingerInputs, bound, drift, noise, unrolled
 
 HALVES = HellingerInputs(
     shares=(0.5, 0.5), variances=(1.0, 3.0), deviations=(0.2, 0.4), clients=5, steps=3, rate=0.1, norm=2.0, smooth=4.0,

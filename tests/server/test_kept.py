@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from dpfl.models import FlatModel
-from dpfl.server.kept import Controls, LastModels
-from dpfl.server.steps import Facts, Seen
+from dpfl.server.client_state import Controls, LastModels
+from dpfl.server.steps.policy import Facts, Seen
 
 LAYOUT = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))).layout
 FACTS = Facts(None, 0.5, 0.0, 0.0, LAYOUT.trainable, [], [])

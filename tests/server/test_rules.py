@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.algorithms import ALGORITHMS, Algorithm, auto, dp_fedavg, dp_ftrl, dyn_dp_sgd, fedavg_dp, from_name, hw_dpfl, ldp_fl
+from dpfl.client.optimisers import SGD, Momentum
+from dpfl.client.task import Local, moved_by_a_sample
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD, Momentum
-from dpfl.node.task import Local, moved_by_a_sample
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PoissonSize, PublicMedian, Quantile, Release
-from dpfl.privacy.clip import Clip, Model
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.release import Upload
-from dpfl.privacy.sampling import Cyclic
+from dpfl.privacy.mechanisms.clip import Clip, Model
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.sampling import Cyclic
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
 from dpfl.server.rules import RULES
 from dpfl.server.schedules import Decay
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.weights import Hellinger
 
 NOISE = Gaussian(1.0)

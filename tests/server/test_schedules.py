@@ -12,7 +12,7 @@ from torch import Tensor
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.server.schedules import Decay, Following, own_of
-from dpfl.server.steps import Facts, Seen
+from dpfl.server.steps.policy import Facts, Seen
 
 FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.secagg import Repeat
-from dpfl.server.summing import Masked, RoundSum, opened, plain
+from dpfl.server.round_sum import Masked, RoundSum, opened, plain
 
 SHARED = Shared(4, 1)
 """A sum of four clients or more, one of whom may collude."""

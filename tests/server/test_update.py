@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from dpfl.errors import DpflError
-from dpfl.server.steps import Facts, Fixed, Situation
+from dpfl.server.steps.policy import Facts, Fixed, Situation
 from dpfl.server.update import ServerUpdate
 
 

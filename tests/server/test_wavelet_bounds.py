@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.server.wavelet_bounds import WaveletInputs, bound, past, spread
+from dpfl_papers.theorems.wavelets import WaveletInputs, bound, past, spread
 
 INPUTS = WaveletInputs(
     clients=4, steps=5, smooth=2.0, convex=0.5, first=1.0, second=3.0, diversity=1.5, rates=(0.2, 0.1, 0.1), squares=0.7

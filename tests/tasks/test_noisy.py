@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.privacy.events import gaussian
-from dpfl.privacy.mean import Answered
-from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.accounting.events import gaussian
+from dpfl.privacy.queries.mean import Answered
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from dpfl.tasks import metrics as exact
 from dpfl.tasks.noisy import counted, figures, numbers_and_cells

@@ -17,10 +17,10 @@ import pytest
 import dpfl
 from dpfl.certificate import certify, new_key
 from dpfl.certificate.contents import Certificate
-from dpfl.certificate.page import page as printed
-from dpfl.experiment import parse
-from dpfl.keys import raw
+from dpfl.certificate.printed_page import page as printed
+from dpfl.config.experiment import parse
 from dpfl.node.service import Service
+from dpfl.protocol.keys import raw
 from dpfl.run.folder import RunFolder
 from tests.conftest import MODEL, PATIENCE, small_federation
 from tests.loopback import federation

@@ -12,7 +12,7 @@ import pytest
 
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.folder import RunFolder
-from dpfl.web.shelf import line_of
+from dpfl.web.run_index import line_of
 from tests.conftest import PATIENCE
 from tests.web.conftest import FLAGS, HOSTILE, HOW, Site, chromium
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
-from dpfl.web.gate import own_names
-from dpfl.web.shelf import Shelf
+from dpfl.web.auth import own_names
+from dpfl.web.run_index import Shelf
 from tests.conftest import PATIENCE
 from tests.web.conftest import HOSTILE, Site, served
 

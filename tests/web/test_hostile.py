@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.privacy.ledgers import ledger_path
+from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.run.folder import RunFolder
-from dpfl.web import live
+from dpfl.web import event_stream
 from dpfl.web.app import make_app
+from dpfl.web.auth import Gate, Keys
 from dpfl.web.control import Control
-from dpfl.web.gate import Gate, Keys
-from dpfl.web.live import Live
-from dpfl.web.shelf import Shelf
-from dpfl.web.views import run_view
+from dpfl.web.event_stream import Live
+from dpfl.web.run_index import Shelf
+from dpfl.web.run_views import run_view
 
 pytestmark = pytest.mark.xdist_group("web")
 
@@ -155,7 +155,7 @@ def test_a_run_that_was_stopped_is_waited_for_before_it_goes_on(
 def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from starlette.testclient import TestClient
 
-    monkeypatch.setattr(live, "MOST_WATCHERS", 0)
+    monkeypatch.setattr(event_stream, "MOST_WATCHERS", 0)
     with TestClient(make_app(runs, Keys(frozenset()))) as client:
         answer = client.get("/api/events", params={"name": "plain"})
     assert (answer.status_code, answer.json()["error"]) == (400, "0 pages watch runs already; close some.")

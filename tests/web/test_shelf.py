@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.planning.choices import Question
+from dpfl.planning.noise_choices import Question
 from dpfl.planning.tradeoff import sketch, tradeoff
 from dpfl.privacy import Poisson, accountant
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS
-from dpfl.web import plans, shelf
-from dpfl.web.live import Live
-from dpfl.web.officer import ledger_view, ledgers_of, verdict
-from dpfl.web.shelf import Shelf, heads, line_of
-from dpfl.web.views import compared, now, run_view
+from dpfl.web import planner, run_index
+from dpfl.web.event_stream import Live
+from dpfl.web.ledger_views import ledger_view, ledgers_of, verdict
+from dpfl.web.run_index import Shelf, heads, line_of
+from dpfl.web.run_views import compared, now, run_view
 from tests.web.conftest import HOSTILE
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -51,7 +51,7 @@ def test_a_thousand_runs_are_read_once(runs: Path, tmp_path: Path, monkeypatch: 
             (tmp_path / f"run-{number}" / file).hardlink_to(runs / "plain" / file)
     many = Shelf(tmp_path)
     assert len(many.lines()) == 1000
-    monkeypatch.setattr(shelf, "line_of", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(run_index, "line_of", lambda *_: pytest.fail("read again"))
     shutil.rmtree(tmp_path / "run-7")
     assert len(many.lines()) == 999
 
@@ -115,7 +115,7 @@ def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
 
 
 def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
-    from dpfl.report.run_tables import RunTables
+    from dpfl.views.run_tables import RunTables
 
     found = compared([RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")])
     assert [(group["label"], len(group["runs"])) for group in found["groups"]] == [("private (2 seeds)", 2), ("plain", 1)]
@@ -158,10 +158,10 @@ def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -
 
 
 def test_a_plan_is_an_experiment(runs: Path) -> None:
-    wanted = plans.Wanted(epsilon=2.0, rounds=50, clients=5, size=300, model="linear")
-    made = plans.experiment(wanted)
+    wanted = planner.Wanted(epsilon=2.0, rounds=50, clients=5, size=300, model="linear")
+    made = planner.experiment(wanted)
     assert made["algorithm"]["name"] == "auto"
     assert made["budget"] == {"epsilon": 2.0, "delta": 1e-5, "rounds": 50}
-    answer = plans.answer(wanted)
+    answer = planner.answer(wanted)
     assert answer["bought"]["pld"] >= answer["bought"]["rdp"] >= answer["bought"]["rdp-classic"]
     assert answer["recommended"]["parameters"] == 7850

@@ -33,7 +33,7 @@ from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
-from dpfl.own import Kind, is_path
+from dpfl.import_path import Kind, is_path
 from dpfl.server.algorithm import Algorithm, Claim
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {

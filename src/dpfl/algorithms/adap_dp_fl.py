@@ -9,12 +9,12 @@ compose events that are fixed beforehand, which this sigma is not: each round is
 from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of, weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.schedules import Following
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

@@ -22,14 +22,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.adaptive_steps import Ali
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.ali_bounds import MOST_ITERATIONS, Formula
-from dpfl.server.steps import Fixed, Steps
+from dpfl.server.steps.adaptive import Ali
+from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, Formula
+from dpfl.server.steps.policy import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"

@@ -15,13 +15,13 @@ figures are those of RDP with the classic conversion.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.server.adaptive_steps import Als
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.ali_bounds import MOST_ITERATIONS
-from dpfl.server.steps import Fixed, Steps
+from dpfl.server.steps.adaptive import Als
+from dpfl.server.steps.ali_bounds import MOST_ITERATIONS
+from dpfl.server.steps.policy import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, for the noisy gradients alone", "rdp-classic")

@@ -10,12 +10,12 @@ iterates is free, and gave nothing at this rate: it is left as an option.
 from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of
-from dpfl.node.optimisers import SGD, PlannedSGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.privacy.mean import MeanSurvey
+from dpfl.privacy.queries.mean import MeanSurvey
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import BySize
 

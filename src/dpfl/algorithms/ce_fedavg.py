@@ -7,12 +7,12 @@ optimum wherever that lies outside the bound (Claim 2.1).
 from __future__ import annotations
 
 from dpfl.algorithms.options import choose, cohort_of, weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.clip import Model
+from dpfl.privacy.mechanisms.clip import Model
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

@@ -8,20 +8,20 @@ proven.
 from __future__ import annotations
 
 from dpfl.algorithms.options import choose, haar_noise_of, noise_of, poisson_cohort_of, weights_of
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, Perturbed
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
-from dpfl.node.objectives import Contrastive, CrossEntropy, Objective, Perturbed
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
 from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, Release
-from dpfl.privacy.clip import Clip
-from dpfl.privacy.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.noise import Gaussian, Planned
-from dpfl.privacy.release import Upload
-from dpfl.server.adaptive_steps import Ali, Als
+from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.noise import Gaussian, Planned
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.histogram import Survey
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
-from dpfl.server.steps import Fixed, Steps
+from dpfl.server.steps.adaptive import Ali, Als
+from dpfl.server.steps.policy import Fixed, Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Hellinger, Weights
 

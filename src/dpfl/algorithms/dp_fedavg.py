@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import All, FixedCohort, Flat, PerLayer, PoissonSize, PublicMedian, Quantile, Release
-from dpfl.privacy.clip import Clip, ShareOfMean
-from dpfl.privacy.sampling import Sampling
+from dpfl.privacy.mechanisms.clip import Clip, ShareOfMean
+from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 LEAK = "the clip, half the mean norm of an update in a run without privacy: no noise covers it"

@@ -15,14 +15,14 @@ printed, of their samples' gradients at the first model.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import FixedSize, Flat, PublicMedian, Release
-from dpfl.privacy.clip import Clip
-from dpfl.privacy.haar_release import HaarClip
+from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.haar_release import HaarClip
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import BySize, Uniform
 

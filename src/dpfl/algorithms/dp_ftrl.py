@@ -10,14 +10,14 @@ the first round; a run that stops early has paid for all of it.
 from __future__ import annotations
 
 from dpfl.algorithms.options import weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.sampling import Cyclic
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

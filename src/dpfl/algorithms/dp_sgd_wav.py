@@ -17,13 +17,13 @@ left out; the divisor is q n. Any optimiser may follow.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of, weights_of
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
 from dpfl.privacy import Poisson, Release
-from dpfl.privacy.haar_release import HaarClip, HaarLevels
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("section 4 of the paper: RDP at the noise multiplier sigma, as for plain DP-SGD", "rdp")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dpfl.algorithms.dyn_dp_sgd import CLAIM
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, poisson_cohort_of, weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Release
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.schedules import Decay
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

@@ -9,12 +9,12 @@ paper does, which understates: what it claims as 2.0 is 2.7 by RDP.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.schedules import Decay
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("by the central limit theorem for Gaussian privacy, which is no bound", "gdp-clt")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, weights_of
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.privacy import Release
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

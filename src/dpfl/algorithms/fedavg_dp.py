@@ -8,11 +8,11 @@ accounting does not cover). What happens to the noisy gradient afterwards is fre
 from __future__ import annotations
 
 from dpfl.algorithms.options import layer_clip_of, noise_of, weights_of
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.privacy import Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

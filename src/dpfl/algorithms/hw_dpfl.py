@@ -14,15 +14,15 @@ has the histogram as it is: no epsilon holds.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, cohort_of, noise_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import All, FixedSize, Flat, Release
-from dpfl.privacy.histogram import Survey
-from dpfl.privacy.published import HellingerNoise
-from dpfl.privacy.release import Upload
+from dpfl.privacy.accounting.published_claims import HellingerNoise
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.histogram import Survey
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.weights import Hellinger
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")

@@ -8,12 +8,12 @@ average out.
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
-from dpfl.node.optimisers import optimiser as optimiser_of
-from dpfl.node.task import Local
+from dpfl.client.optimisers import optimiser as optimiser_of
+from dpfl.client.task import Local
 from dpfl.privacy import All, Flat, Release
-from dpfl.privacy.release import Upload
+from dpfl.privacy.mechanisms.release import Upload
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

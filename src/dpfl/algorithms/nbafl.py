@@ -10,14 +10,14 @@ protect nothing more, and is left out.
 from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import All, Release
-from dpfl.privacy.clip import Model
-from dpfl.privacy.published import TwoWayNoise
-from dpfl.privacy.release import Upload
+from dpfl.privacy.accounting.published_claims import TwoWayNoise
+from dpfl.privacy.mechanisms.clip import Model
+from dpfl.privacy.mechanisms.release import Upload
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")

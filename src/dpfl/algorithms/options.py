@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
-from dpfl.privacy.clip import Clip
-from dpfl.privacy.haar_release import HaarNoise
-from dpfl.privacy.noise import Planned
-from dpfl.privacy.sampling import Sampling
+from dpfl.privacy.mechanisms.clip import Clip
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.weights import BySize, Uniform, Weights
 
 Part = TypeVar("Part")

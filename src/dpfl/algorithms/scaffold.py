@@ -8,11 +8,11 @@ server reads off the upload: clients keep nothing. `scaffold` protects nothing. 
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 from dpfl.server.update import ServerUpdate
 
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
+from dpfl.audit.attacks.inversion import Draw
 from dpfl.audit.games import BOUNDING, GAMES, Setting, unplayed
-from dpfl.audit.inversion import Draw
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import Finding, Report
+from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD, PlannedSGD
 from dpfl.privacy import Keyed
-from dpfl.privacy.noise import Planned
+from dpfl.privacy.mechanisms.noise import Planned
 
 USUAL_NOISE, USUAL_RATE = 1.0, 1.0
 """For a system whose noise and learning rate would be planned from a budget."""

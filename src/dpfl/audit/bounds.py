@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import bdtr, bdtrc, betaincinv, chdtri, log_ndtr, ndtri
 
 from dpfl.errors import DpflError
-from dpfl.privacy.published import gaussian_epsilon
+from dpfl.privacy.accounting.published_claims import gaussian_epsilon
 
 LARGEST, MOST_EXACT = 60.0, 600.0
 """No number of guesses that can be made shows more, and no mu of which they could be."""

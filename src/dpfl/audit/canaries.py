@@ -10,13 +10,13 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.one_release import population_for
-from dpfl.audit.rounds import Ground, linear
 from dpfl.audit.sums import beside, room
+from dpfl.audit.test_bed import Ground, linear
+from dpfl.client.runner import Node
+from dpfl.client.task import Task
 from dpfl.engines import one_thread
-from dpfl.node.node import Node
-from dpfl.node.task import Task
 from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
-from dpfl.server.steps import Fixed
+from dpfl.server.steps.policy import Fixed
 
 DECLARED = 16_000
 """A declared size so large that steps hardly move the model, and a canary's gradient stays what it was; a node sums no larger

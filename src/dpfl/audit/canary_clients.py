@@ -12,10 +12,10 @@ import torch
 
 from dpfl.audit.bounds import Measured, epsilon_of
 from dpfl.audit.sums import clients_for, seen
-from dpfl.node.task import Reply
+from dpfl.client.task import Reply
 from dpfl.privacy import Randomness, Release
-from dpfl.privacy.clip import clip_vector
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.clip import clip_vector
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 DIMENSION = 4096

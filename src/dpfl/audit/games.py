@@ -8,27 +8,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit import attacks, inversion
-from dpfl.audit.amplified import amplified
-from dpfl.audit.batches import batches, by_chance, cohorts, coins
-from dpfl.audit.books import books
+from dpfl.audit.amplification.game import amplified
+from dpfl.audit.attacks import attacks, inversion
 from dpfl.audit.bounds import Measured
 from dpfl.audit.canary_clients import canary_clients
-from dpfl.audit.chances import Checked
 from dpfl.audit.leaks import leaks
-from dpfl.audit.masks import masks
-from dpfl.audit.movement import movement
-from dpfl.audit.noises import noises
+from dpfl.audit.ledger_check import books
+from dpfl.audit.mask_checks import masks
+from dpfl.audit.noise_check import noises
 from dpfl.audit.one_release import ENDS, NAMES, one_release, population_for
+from dpfl.audit.query_games import one_answer, one_slope
+from dpfl.audit.randomness_checks import Checked
 from dpfl.audit.report import BROKEN, CONSISTENT, ESTIMATE, INAPPLICABLE, UNTESTABLE, Finding, verdict
-from dpfl.audit.surveys import one_answer, one_slope
+from dpfl.audit.sampling_checks import batches, by_chance, cohorts, coins
+from dpfl.audit.sensitivity_check import movement
 from dpfl.audit.whole_run import many_runs, one_run
 from dpfl.models import Layout
 from dpfl.privacy import FixedSize, Keyed, Randomness, Release, accountant
-from dpfl.privacy.accountant import default_for
-from dpfl.privacy.events import Spent, add_all
-from dpfl.privacy.surveys import AnySurvey
-from dpfl.server.steps import Fixed
+from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.events import Spent, add_all
+from dpfl.privacy.queries.answers import AnySurvey
+from dpfl.server.steps.policy import Fixed
 
 SMALL = Layout(NAMES, tuple((end - start,) for start, end in zip((0, *ENDS), ENDS, strict=False)), (0, *ENDS[:-1]), 16, 16)
 CHANGES = "its noise changes from round to round, and this game has the same in all"

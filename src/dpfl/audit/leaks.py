@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.rounds import Ground, Round, linear, play
 from dpfl.audit.sums import clients_for
-from dpfl.node.task import Reply
+from dpfl.audit.test_bed import Ground, Round, linear, play
+from dpfl.client.task import Reply
 from dpfl.privacy import All, Keyed, Release
-from dpfl.privacy.release import Upload
-from dpfl.privacy.sampling import Cyclic
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.sampling import Cyclic
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
 """What the noise of the releases is drawn for; all other purposes have keys of their own."""

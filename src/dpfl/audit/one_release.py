@@ -12,17 +12,17 @@ from torch import Tensor
 from dpfl.audit.bounds import Measured, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
 from dpfl.audit.sums import clients_for, seen
+from dpfl.client.task import Reply
 from dpfl.errors import DpflError
-from dpfl.node.task import Reply
 from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
-from dpfl.privacy.clip import clip_vector
-from dpfl.privacy.haar_release import HaarNoise
-from dpfl.privacy.matrix_release import BandedNoise
-from dpfl.privacy.release import Upload
-from dpfl.privacy.sampling import Cyclic
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.clip import clip_vector
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
-from dpfl.server.summing import RoundSum
+from dpfl.server.round_sum import RoundSum
 
 NAMES = ("first.weight", "second.weight")
 ENDS = (8, 16)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpfl.node.task import Summed
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.whole_sums import WholeSum
+from dpfl.client.task import Summed
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.noise_shares import Shared
 
 SPARE = 2
 """Clients beyond the survivors, who may be lost."""

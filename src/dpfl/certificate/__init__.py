@@ -2,6 +2,6 @@
 
 from dpfl.certificate.contents import Certificate, certify, headline
 from dpfl.certificate.verify import Verdict, verify
-from dpfl.keys import new_key
+from dpfl.protocol.keys import new_key
 
 __all__ = ["Certificate", "Verdict", "certify", "headline", "new_key", "verify"]

@@ -11,18 +11,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dpfl.certificate.cards import check_card
-from dpfl.certificate.ended import Ended, ended
 from dpfl.certificate.figures import Epsilon, number, stated_figure
+from dpfl.certificate.finished_run import Ended, ended
+from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.keys import fingerprint, load_private, raw, sign
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.events import REPLACE, decode, describe, encode, neighbours_of
-from dpfl.privacy.plans import bound
+from dpfl.privacy.accounting.events import REPLACE, decode, describe, encode, neighbours_of
+from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.statement import rounded_up
+from dpfl.protocol.keys import fingerprint, load_private, raw, sign
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 from dpfl.run.metrics import figure

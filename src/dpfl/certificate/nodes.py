@@ -11,19 +11,19 @@ from typing import Any
 
 from dpfl.certificate.check import Check
 from dpfl.certificate.contents import Account, Certificate
-from dpfl.certificate.ended import accounts_of
 from dpfl.certificate.figures import same_figure
+from dpfl.certificate.finished_run import accounts_of
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.seals import KEY_OF, NODES_RUN, node_hashes
-from dpfl.data.elsewhere import NODES
 from dpfl.data.names import client_names
+from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
-from dpfl.keys import fingerprint
 from dpfl.node import statement
 from dpfl.privacy import Ledger
-from dpfl.privacy.accountant import accountant
-from dpfl.privacy.events import decode, describe
-from dpfl.privacy.ledgers import FEDERATION
+from dpfl.privacy.accounting.accountant import accountant
+from dpfl.privacy.accounting.events import decode, describe
+from dpfl.privacy.ledger.client_ledgers import FEDERATION
+from dpfl.protocol.keys import fingerprint
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder
 

@@ -12,10 +12,10 @@ from dpfl.certificate.check import Check
 from dpfl.certificate.contents import Account, Certificate, shown
 from dpfl.certificate.figures import TOLERANCE, Epsilon, number, same_figure, stated_figure
 from dpfl.errors import DpflError
-from dpfl.privacy.accountant import accountant, proving
-from dpfl.privacy.calibrate import check_target
-from dpfl.privacy.events import Spent, decode, describe
-from dpfl.privacy.ledgers import FEDERATION
+from dpfl.privacy.accounting.accountant import accountant, proving
+from dpfl.privacy.accounting.calibration import check_target
+from dpfl.privacy.accounting.events import Spent, decode, describe
+from dpfl.privacy.ledger.client_ledgers import FEDERATION
 from dpfl.run.folder import code_sha256
 
 UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)

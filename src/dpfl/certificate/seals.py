@@ -16,12 +16,12 @@ from typing import Any
 
 from dpfl.certificate.reading import own_card, read
 from dpfl.codec import canonical
-from dpfl.data.elsewhere import NODES
 from dpfl.data.names import client_names
+from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
-from dpfl.keys import fingerprint
-from dpfl.run.card import NAME
+from dpfl.protocol.keys import fingerprint
 from dpfl.run.folder import RunFolder
+from dpfl.run.model_card import NAME
 
 SALT = "certificate.salt"
 KEY_OF, NODES_RUN = "key of ", "run of nodes"

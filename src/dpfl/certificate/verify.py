@@ -11,21 +11,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpfl.certificate import contents
-from dpfl.certificate.beside import check_pages, check_sent, others
-from dpfl.certificate.cards import check_card
+from dpfl.certificate.attached_files import check_pages, check_sent, others
 from dpfl.certificate.check import Check
 from dpfl.certificate.contents import Account, Certificate, shown
-from dpfl.certificate.ended import Ended, accounts_of, ended
 from dpfl.certificate.figures import number, same_figure, stated_figure
+from dpfl.certificate.finished_run import Ended, accounts_of, ended
+from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, check_listing
 from dpfl.certificate.seals import added_hashes, hashes, sealed
-from dpfl.data.elsewhere import NODES
+from dpfl.config.experiment import parse
+from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
-from dpfl.experiment import parse
-from dpfl.keys import fingerprint, load_public, signed
 from dpfl.privacy import Ledger
+from dpfl.protocol.keys import fingerprint, load_public, signed
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 

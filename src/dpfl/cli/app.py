@@ -8,6 +8,7 @@ import sys
 import tempfile
 import traceback
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,8 @@ from typer.core import TyperGroup
 
 from dpfl import __version__
 from dpfl.errors import DpflError
+
+PLUGIN = "entry point"
 
 COMMANDS = {
     "data": ("data:app", "Data: get it, see who holds what."),
@@ -27,7 +30,7 @@ COMMANDS = {
     ),
     "plan": ("plan", "What a budget buys: iterations for epsilon, noise for epsilon, or epsilon for iterations."),
     "audit": ("audit", "Claimed, proven, and measured epsilon of a system: refuted, consistent, or not testable."),
-    "reproduce": ("reproduce", "Run a paper's table again, with its numbers beside ours."),
+    "reproduce": (PLUGIN, "Run a paper's table again, with its numbers beside ours."),
     "certify": ("certificate", "Sign what a run cost in privacy: a JSON file to verify, and a page to print beside it."),
     "verify": (
         "certificate",
@@ -56,12 +59,20 @@ class Commands(TyperGroup):
 def loaded(name: str) -> Any:
     """A command with its options, or a group of them."""
     file, _, group = COMMANDS[name][0].partition(":")
-    found = getattr(import_module(f"dpfl.cli.{file}"), group or name)
+    found = _plugin(name) if file == PLUGIN else getattr(import_module(f"dpfl.cli.{file}"), group or name)
     if group:
         return typer.main.get_group(found)
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     alone.command(name)(found)
     return typer.main.get_command(alone)
+
+
+def _plugin(name: str) -> Any:
+    """Returns the function of a command that another installed package provides."""
+    points = entry_points(group="dpfl.commands", name=name)
+    if not points:
+        raise DpflError(f"The package that provides `dpfl {name}` is not installed; install dpfl again.")
+    return next(iter(points)).load()
 
 
 app = typer.Typer(

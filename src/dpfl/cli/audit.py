@@ -19,22 +19,22 @@ from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.algorithms.options import nearest
 from dpfl.audit import Finding, Report
 from dpfl.audit import audit as play
-from dpfl.audit.attacks import loaded, membership_of
+from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
 from dpfl.audit.report import BROKEN, ESTIMATE, INAPPLICABLE, TOO_LITTLE, UNTESTABLE
+from dpfl.config.experiment import Experiment, load, parse
 from dpfl.data.catalog import is_table
 from dpfl.errors import DpflError
-from dpfl.experiment import Experiment, load, parse
-from dpfl.own import is_path
+from dpfl.import_path import is_path
+from dpfl.planning.paid_queries import with_questions
 from dpfl.planning.planner import with_planned_noise
-from dpfl.planning.questions import with_questions
 from dpfl.privacy import Budget
-from dpfl.privacy.noise import Planned
+from dpfl.privacy.mechanisms.noise import Planned
 from dpfl.privacy.statement import rounded_up
-from dpfl.report.inversion import into
-from dpfl.report.save import check_folder
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.folder import RunFolder
+from dpfl.views.inversion_figure import into
+from dpfl.views.output_path import check_folder
 
 PRIVATE_FILE = "audit-private.json"
 PRIVATE = "Rates on training samples release private data that no ledger paid for: this file stays where those samples are."

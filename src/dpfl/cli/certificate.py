@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dpfl import certificate as certificates
-from dpfl.certificate.page import audit_in_words, page
+from dpfl.certificate.printed_page import audit_in_words, page
 from dpfl.errors import DpflError
-from dpfl.keys import default_key, public_file
+from dpfl.protocol.keys import default_key, public_file
 from dpfl.run.folder import write_atomically
 
 key_app = typer.Typer(help="Keys that certificates are signed with.", no_args_is_help=True)

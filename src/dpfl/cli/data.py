@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 
 from dpfl.data import Federation, load
-from dpfl.data.download import get as download
 from dpfl.data.partition import parse
+from dpfl.data.sources.download import get as download
 from dpfl.errors import DpflError
-from dpfl.report import holdings
-from dpfl.report.download import watch
-from dpfl.report.save import check_place
+from dpfl.views import partition_view
+from dpfl.views.download_progress import watch
+from dpfl.views.output_path import check_place
 
 app = typer.Typer(help="Data: get it, see who holds what.", no_args_is_help=True)
 
@@ -44,8 +44,8 @@ def describe(
     encoding: Annotated[str, typer.Option(help="Such as latin-1.")] = "utf-8",
 ) -> None:
     """Propose the [data] section of an experiment for a table, from its header and types; no value is read off private data."""
-    from dpfl.data.describe import describe as propose
-    from dpfl.data.table_files import Text
+    from dpfl.data.tables.describe import describe as propose
+    from dpfl.data.tables.table_files import Text
 
     typer.echo(propose(table.expanduser(), public, Text(delimiter, decimal, encoding)), nl=False)
 
@@ -80,7 +80,7 @@ def show(
     """Show how a data set is spread over the clients."""
     check_place(png, "--png", ".png")
     if name.endswith(".toml"):
-        from dpfl.experiment import load as experiment
+        from dpfl.config.experiment import load as experiment
 
         federation = experiment(Path(name)).federation(data_dir)
     else:
@@ -90,15 +90,15 @@ def show(
         chosen = _options(word, beta, options or [])
         federation = source.by_owner() if word == "site" else source.split(clients, parse(word, **chosen), seed, public_clients)
     if png:
-        holdings.draw(federation).save(png)
+        partition_view.draw(federation).save(png)
     if as_json:
         typer.echo(json.dumps(_summary(federation), indent=2))
         return
     console = Console()
-    console.print(holdings.table(federation))
-    for note in federation.notes[: holdings.SHOWN_CLIENTS]:
+    console.print(partition_view.table(federation))
+    for note in federation.notes[: partition_view.SHOWN_CLIENTS]:
         console.print(f"- {note}", highlight=False, soft_wrap=True)
-    if (more := len(federation.notes) - holdings.SHOWN_CLIENTS) > 0:
+    if (more := len(federation.notes) - partition_view.SHOWN_CLIENTS) > 0:
         console.print(f"- and {more} more notes (--json shows all)", highlight=False)
     for note in federation.private:
         console.print(f"- {note} (for the owner of the data only)", highlight=False, soft_wrap=True)

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from dpfl.cli.run import show
 from dpfl.cli.server import terms_of
-from dpfl.experiment import load
-from dpfl.flower.grid import GridPost
-from dpfl.report.progress import Live
+from dpfl.config.experiment import load
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import MOST_ANSWER
+from dpfl.transports.flower.grid_transport import GridPost
+from dpfl.views.progress import Live
 
 app = ServerApp()
 

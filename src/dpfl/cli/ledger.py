@@ -15,11 +15,11 @@ from rich.table import Table
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
-from dpfl.privacy.accountant import default_for
-from dpfl.privacy.calibrate import check_target
-from dpfl.privacy.events import describe
-from dpfl.privacy.ledgers import FEDERATION, ledger_path
-from dpfl.privacy.plans import bound
+from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.calibration import check_target
+from dpfl.privacy.accounting.events import describe
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
+from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.statement import figure, rounded_up
 
 app = typer.Typer(help="Ledgers: what was spent, and what may be.", no_args_is_help=True)
@@ -137,11 +137,11 @@ def reconcile(
     The ledger then holds at least all that was signed, as far as the node's folder, its witness and the given files show it. It
     may count a release twice, and never leaves one out that was shown. Runs that were under way are over for this node.
     """
-    from dpfl.keys import load_private
-    from dpfl.node.charter import read
     from dpfl.node.folder import locked
-    from dpfl.node.held import held
+    from dpfl.node.load_data import held
+    from dpfl.node.policy import read
     from dpfl.node.rollback import reconcile as add_missing
+    from dpfl.protocol.keys import load_private
 
     charter = read(policy)
     with closing(locked(charter.folder)):

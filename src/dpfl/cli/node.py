@@ -94,9 +94,9 @@ def init(
     if policy.exists():
         raise DpflError(f"There is a policy {policy} already; choose another folder.")
     from dpfl.algorithms import ALGORITHMS, from_name
-    from dpfl.flower.keys import node_key
-    from dpfl.keys import load_public, new_key, public_file
     from dpfl.models.catalog import NAMES
+    from dpfl.protocol.keys import load_public, new_key, public_file
+    from dpfl.transports.flower.tls_keys import node_key
 
     systems = [system for system in ALGORITHMS if from_name(system).own_accounts]
     words = {
@@ -118,7 +118,7 @@ def init(
 @app.command()
 def run(policy: Annotated[Path, typer.Argument(help="The node's policy.toml, or its folder.")]) -> None:
     """Answer letters, until it is told to stop (Ctrl-C, SIGTERM): the one at hand is answered first."""
-    from dpfl.flower import daemon
+    from dpfl.transports.flower import daemon
 
     daemon.run(policy)
 
@@ -129,8 +129,8 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Whether policy, data, keys, ledger, clock, disk and server are in order; what will leave, and what will not."""
-    from dpfl.node.charter import read
-    from dpfl.node.check import findings, leaving, staying
+    from dpfl.node.policy import read
+    from dpfl.node.readiness import findings, leaving, staying
 
     charter = read(policy)
     found = findings(charter)
@@ -154,12 +154,12 @@ def statement(
     run: Annotated[str, typer.Option(help="A run to be named apart, by its id.")] = "",
 ) -> None:
     """What the node spent, from its own ledger, signed with its own key."""
-    from dpfl.keys import load_private, raw
-    from dpfl.node.charter import read
+    from dpfl.node.policy import read
     from dpfl.node.rollback import own_heads, refuse_missing
     from dpfl.node.statement import statement as said
     from dpfl.privacy import Ledger
-    from dpfl.privacy.ledgers import ledger_path
+    from dpfl.privacy.ledger.client_ledgers import ledger_path
+    from dpfl.protocol.keys import load_private, raw
 
     charter = read(policy)
     key = load_private(charter.key)

@@ -18,9 +18,9 @@ from dpfl.planning.planner import afford
 from dpfl.planning.tradeoff import Tradeoff
 from dpfl.planning.tradeoff import plan as make_plan
 from dpfl.privacy.statement import rounded_up
-from dpfl.report import plan as report
-from dpfl.report.save import check_place
 from dpfl.server.algorithm import ONES
+from dpfl.views import plan_view as report
+from dpfl.views.output_path import check_place
 
 WRITTEN = """\
 # Planned by `dpfl plan`: one sampling rate and one noise, which hold for clients of every size. Noise and learning rate are

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpfl.report.page import page
-from dpfl.report.pictures import pictures
-from dpfl.report.run_tables import read_all
-from dpfl.report.save import check_folder, check_place
 from dpfl.run.folder import write_atomically
+from dpfl.views.figures import pictures
+from dpfl.views.output_path import check_folder, check_place
+from dpfl.views.run_report import page
+from dpfl.views.run_tables import read_all
 
 
 def report(

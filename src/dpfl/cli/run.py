@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
-from dpfl.experiment import Experiment, load, parse
-from dpfl.report.progress import Live
-from dpfl.report.results import figures
-from dpfl.report.tables import statement_panel
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.train import Result
+from dpfl.views.progress import Live
+from dpfl.views.run_view import figures
+from dpfl.views.terminal import statement_panel
 
 
 def run(

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpfl.report import compare as side_by_side
-from dpfl.report.curves import draw_calibration, draw_groups
-from dpfl.report.save import check_place
-from dpfl.report.tables import runs_table, summary
 from dpfl.run.folder import RunFolder
+from dpfl.views import compare_groups as side_by_side
+from dpfl.views.curves import draw_calibration, draw_groups
+from dpfl.views.output_path import check_place
+from dpfl.views.terminal import runs_table, summary
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 

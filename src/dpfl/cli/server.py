@@ -14,15 +14,15 @@ from rich.console import Console
 
 from dpfl.cli.run import recorded, show
 from dpfl.cli.shorthand import Shorthand
+from dpfl.config.experiment import Experiment, load
 from dpfl.errors import DpflError
-from dpfl.experiment import Experiment, load
-from dpfl.report.progress import Live
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.nodes import MOST_ANSWER, Terms
 from dpfl.run.recorder import Silent
+from dpfl.views.progress import Live
 
 if TYPE_CHECKING:
-    from dpfl.flower.server import Listed
+    from dpfl.transports.flower.server import Listed
 
 app = typer.Typer(
     cls=Shorthand,
@@ -38,7 +38,7 @@ def init(
     host: Annotated[list[str] | None, typer.Option(help="A name or address that nodes reach it by; any number.")] = None,
 ) -> None:
     """Make a server's certificate, and the key that its orders are signed with."""
-    from dpfl.flower.server import new_server
+    from dpfl.transports.flower.server import new_server
 
     made, owner = new_server(folder, tuple(dict.fromkeys(("localhost", "127.0.0.1", *(host or ())))))
     print(f"Every node needs the file {made.authority} and, in its policy, the public key of these orders:")
@@ -65,8 +65,8 @@ def run(
 
 def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
     """Whose orders they are, and whose answers count, by the experiment and the server's folder."""
-    from dpfl.flower import server as carrier
-    from dpfl.keys import load_private
+    from dpfl.protocol.keys import load_private
+    from dpfl.transports.flower import server as carrier
 
     section, engine = experiment.server, experiment.engine
     if not section.nodes:
@@ -83,9 +83,9 @@ def serve(
     nodes_of_ours: AbstractContextManager[None] = nullcontext(),
 ) -> None:  # fmt: skip
     """Nodes that were started for it end before the SuperLink does."""
-    from dpfl.cli.told import Told
-    from dpfl.flower.server import carried
-    from dpfl.flower.watch import Watch
+    from dpfl.cli.federation_progress import Told
+    from dpfl.transports.flower.server import carried
+    from dpfl.transports.flower.watch import Watch
 
     section, (terms, nodes) = experiment.server, terms_of(experiment)
     told = Told(Silent() if quiet else Live(Console(stderr=True)), Path(section.folder))

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from dpfl.cli.server import serve
+from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
-from dpfl.experiment import Experiment, load, parse
 from dpfl.run.folder import new_path
 
 if TYPE_CHECKING:
-    from dpfl.node.proposal import Proposal
+    from dpfl.protocol.proposal import Proposal
 
 
 def up(
@@ -26,7 +26,7 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."""
-    from dpfl.flower.up import ALLOWED, laid_out, leaving, refuse_ended, running
+    from dpfl.transports.flower.local_federation import ALLOWED, laid_out, leaving, refuse_ended, running
 
     experiment = load(file, set_ or ())
     folder = out or new_path("up")

@@ -12,12 +12,12 @@ import numpy as np
 
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.dataset import Array, Dataset, Source, make_dataset, names_classes, task_of
-from dpfl.data.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
-from dpfl.data.folders import find
-from dpfl.data.medmnist_files import is_medmnist, read_medmnist
-from dpfl.data.words import LEAF_WORDS, TABLE_WORDS, TABLES
+from dpfl.data.sources.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
+from dpfl.data.sources.folders import find
+from dpfl.data.sources.medmnist_files import is_medmnist, read_medmnist
+from dpfl.data.special_names import LEAF_WORDS, TABLE_WORDS, TABLES
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
 
 # Means and standard deviations that were published with the data sets: constants, so they cost no privacy.
@@ -124,7 +124,7 @@ def table(path: str | Path, **words: Any) -> Source:
     >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"], person="patient",
     ...     columns={"age": {"low": 0, "high": 110}, "sex": {"levels": ["f", "m"], "other": True}}, test={"share": 0.2})
     """
-    from dpfl.data.tabular import own_table
+    from dpfl.data.tables.tabular import own_table
 
     return own_table(Path(path).expanduser(), words)
 
@@ -134,7 +134,7 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 
     `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is declared public to test on.
     """
-    from dpfl.data.tabular import study
+    from dpfl.data.tables.tabular import study
 
     return study(label, test)
 
@@ -142,7 +142,7 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
 def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Source:
     """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of `length` characters a sample,
     and the next character the task. A tenth of the passages is declared public to test on."""
-    from dpfl.data.shakespeare_text import read
+    from dpfl.data.sources.shakespeare_text import read
 
     return read(length, test)
 
@@ -153,7 +153,7 @@ def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | No
     A user is a client; all users' test samples are one test set, which is thereby public. `shape` is that of a sample, where
     the file has it as one row.
     """
-    from dpfl.data.leaf_files import read_leaf
+    from dpfl.data.sources.leaf_files import read_leaf
 
     return read_leaf(Path(path).expanduser(), shape, classes)
 

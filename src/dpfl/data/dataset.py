@@ -16,13 +16,13 @@ from dpfl.data.names import names_of_sites
 from dpfl.data.partition import Dirichlet, Mapping, Partition, describe, skews_classes
 from dpfl.data.population import Drawn, Population
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
 from dpfl.tasks.task import between, whole
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
-    from dpfl.data.schema import Features, Schema
+    from dpfl.data.tables.schema import Features, Schema
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 
 
 @dataclass(frozen=True, eq=False)

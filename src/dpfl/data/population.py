@@ -16,7 +16,7 @@ import numpy as np
 from dpfl.data.checks import is_number, require_above, require_whole
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 
 ROWS = 256
 """Rows that are copied at a time to read all of them."""

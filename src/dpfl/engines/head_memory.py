@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import DpflError
-from dpfl.node.known_heads import write_whole
-from dpfl.node.ledger_head import HeadSet, SignedHead, fitting, head_from_words
-from dpfl.node.letters import Letter
-from dpfl.node.refusals import Bad
+from dpfl.protocol.known_heads import write_whole
+from dpfl.protocol.ledger_head import HeadSet, SignedHead, fitting, head_from_words
+from dpfl.protocol.messages import Letter
+from dpfl.refusals import Bad
 
 FILE = "heads.json"
 NEIGHBOURS = 8

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpfl.engines.shared import Mapped, PackedRows, SharedFolder
+from dpfl.client.context import Site
+from dpfl.client.runner import Node
+from dpfl.client.task import Order, Reply, Task
+from dpfl.engines.shared_memory import Mapped, PackedRows, SharedFolder
 from dpfl.errors import DpflError
-from dpfl.node.node import Node
-from dpfl.node.site import Site
-from dpfl.node.task import Order, Reply, Task
 
 
 class Engine(Protocol):

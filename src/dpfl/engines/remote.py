@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
-from dpfl.engines.plausible import implausible
-from dpfl.engines.sums import Sums
+from dpfl.client.task import Order, Reply, Task, cost
+from dpfl.engines.node_channel import Correspondence, Fault, refusal_of
+from dpfl.engines.reply_bounds import implausible
+from dpfl.engines.secure_sum import Sums
 from dpfl.errors import DpflError
-from dpfl.node import sum_letters, wire
-from dpfl.node.letters import Letter
-from dpfl.node.refusals import PASSING, Bad, Reason
-from dpfl.node.task import Order, Reply, Task, cost
 from dpfl.privacy import Refused
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.protocol import secure_sum_messages, task_messages
+from dpfl.protocol.messages import Letter
+from dpfl.refusals import PASSING, Bad, Reason
 
 JOIN_AGAIN = str(Reason.JOIN_AGAIN)
 SILENT = "there was no answer before the deadline"
@@ -96,7 +96,7 @@ class Remote:
             return {}
         first = order.tasks[0]
         sums.ready(order.round, [self._name(task) for task in order.tasks])
-        sums.begin(sum_letters.at_of(first, sums.session, order.vector.numpy()), self._order(first))
+        sums.begin(secure_sum_messages.at_of(first, sums.session, order.vector.numpy()), self._order(first))
         return {task.client: Reply(task.client, failed=AWAY) for task in order.tasks if self._name(task) not in sums.here}
 
     def _summed(self, order: Order) -> Sums | None:
@@ -108,14 +108,14 @@ class Remote:
         return self.sums.add({self.members[client].name: own for client, own in numbers.items()})
 
     def _order(self, task: Task) -> str:
-        return wire.order_of(task, self.sums.session if self.sums else "")
+        return task_messages.order_of(task, self.sums.session if self.sums else "")
 
     def _name(self, task: Task) -> str:
         return self.members[task.client].name
 
     def _letter(self, order: Order, task: Task) -> bytes:
         member = self.members[task.client]
-        words = {"task": wire.task_to_words(replace(task, client=member.place))}
+        words = {"task": task_messages.task_to_words(replace(task, client=member.place))}
         arrays: dict[str, np.ndarray] = {"model": order.vector.numpy()}
         if (correction := order.corrections.get(task.client)) is not None:
             arrays["correction"] = correction.numpy()
@@ -151,7 +151,7 @@ class Remote:
         try:
             if task.shares and self.sums:
                 return Reply(task.client, numbers=self.sums.take(self._name(task), answer))
-            reply = wire.reply_from_words(answer.head["reply"], answer.arrays, self.size)
+            reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (Bad, KeyError):
             return Reply(task.client, failed=ANOTHER)
         return replace(reply, client=task.client) if _asked_for(task, reply) else Reply(task.client, failed=ANOTHER)

@@ -29,8 +29,8 @@ from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
 from dpfl.models.row_sizes import Invariant, Sizes, Unpadded, pad, padded_chunks
-from dpfl.privacy.clip import MARGIN
-from dpfl.privacy.rounding import COVER, DOUBLE, TERMS, gamma
+from dpfl.privacy.mechanisms.clip import MARGIN
+from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
 
 _log = logging.getLogger("dpfl")
 

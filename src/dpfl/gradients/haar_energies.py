@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.privacy.haar import Haar
+from dpfl.privacy.mechanisms.haar import Haar
 
 
 def haar_energies(module: nn.Module, x: Tensor, y: Tensor, by_layer: bool = False) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from dpfl.errors import DpflError
-from dpfl.lazy import functional, torch
+from dpfl.lazy_import import functional, torch
 from dpfl.models import FlatModel
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients.scratch import empty, temporary
-from dpfl.privacy.rounding import COVER, SMALLEST, TERMS, cover_cancellation, squared_norms
+from dpfl.privacy.mechanisms.rounding import COVER, SMALLEST, TERMS, cover_cancellation, squared_norms
 
 Right = Callable[[slice, Tensor], Tensor]
 """The right factors of a block of units; the tensor is room for them."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dpfl.gradients.convolution import convolution_weight
 from dpfl.gradients.products import Chosen, SampleGradient, Unsupported, doubles, outer, sum_of_outer, written_out
 from dpfl.gradients.unit_rows import UnitRows
-from dpfl.privacy.rounding import COVER, TERMS, cover_cancellation, squared_norms
+from dpfl.privacy.mechanisms.rounding import COVER, TERMS, cover_cancellation, squared_norms
 
 LayerGradients = dict[str, SampleGradient]
 Rule = Callable[[nn.Module, Tensor, Tensor], LayerGradients]

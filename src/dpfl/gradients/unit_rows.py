@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpfl.gradients.products import Chosen, SampleGradient, doubles, results, sum_rows, written_out
-from dpfl.privacy.rounding import squared_norms
+from dpfl.privacy.mechanisms.rounding import squared_norms
 
 # Numbers of written-out gradients that may be held at a time.
 _KEEP = 1 << 25

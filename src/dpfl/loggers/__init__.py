@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dpfl.errors import DpflError
-from dpfl.lazy import on_demand
+from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl.loggers.mlflow import MLflow

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.loggers.words import flat, scalars, told, writable
+from dpfl.loggers.scalars import flat, scalars, told, writable
 from dpfl.run.callbacks import Callback, Started
 from dpfl.run.metrics import Row
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from dpfl.lazy import on_demand
+from dpfl.lazy_import import on_demand
 
 if TYPE_CHECKING:
     from dpfl.models.catalog import (

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
+from dpfl.import_path import Kind, is_path
 from dpfl.models import architectures, sequences
-from dpfl.models.parts import beside
-from dpfl.models.patches import patch_features
-from dpfl.models.scattering import scattering_features
-from dpfl.own import Kind, is_path
+from dpfl.models.descriptions import beside
+from dpfl.models.features.patches import patch_features
+from dpfl.models.features.scattering import scattering_features
 
 MOST_HIDDEN = 1_000_000
 MOST_LAYERS = 256

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.codec import canonical, encode
 from dpfl.errors import DpflError
-from dpfl.lazy import nn, torch
+from dpfl.lazy_import import nn, torch
 
 if TYPE_CHECKING:
     from torch import Tensor

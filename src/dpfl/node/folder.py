@@ -8,11 +8,11 @@ from typing import Any
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.node.charter import Charter
-from dpfl.node.held import digest
+from dpfl.node.load_data import digest
+from dpfl.node.policy import Charter
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.ledgers import ledger_path
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.client_ledgers import ledger_path
 
 
 def open_own(charter: Charter, data: Federation, path: Path) -> Ledger:

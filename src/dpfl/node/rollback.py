@@ -17,23 +17,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.keys import raw, signed
-from dpfl.node import letters
-from dpfl.node.charter import Charter
 from dpfl.node.folder import open_own
 from dpfl.node.journal import KEPT as OLDER_LOGS
-from dpfl.node.known_heads import KnownHeads
-from dpfl.node.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
-from dpfl.node.orders import Orders
-from dpfl.node.refusals import Bad
+from dpfl.node.policy import Charter
+from dpfl.node.task_log import Orders
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.privacy.events import Event, Spent, add, at_least, decode, less
-from dpfl.privacy.ledger import Account, refuse_kinds
-from dpfl.privacy.ledger_chain import Tail
-from dpfl.privacy.ledger_file import remove_database
-from dpfl.privacy.ledger_starts import ANCHOR_DIGITS, OWN, Start, anchored, common_rows, taken_over
-from dpfl.privacy.ledgers import ledger_path
+from dpfl.privacy.accounting.events import Event, Spent, add, at_least, decode, less
+from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.database import remove_database
+from dpfl.privacy.ledger.ledger import Account, refuse_kinds
+from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, OWN, Start, anchored, common_rows, taken_over
+from dpfl.protocol import messages
+from dpfl.protocol.keys import raw, signed
+from dpfl.protocol.known_heads import KnownHeads
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
+from dpfl.refusals import Bad
 
 AT_ONCE = 500
 """Rows of a ledger that are asked for together."""
@@ -80,7 +80,7 @@ def _kept(charter: Charter, public_key: str) -> Iterator[SignedHead]:
     for path in (charter.folder / "replies").glob("*.letter"):
         try:
             letter = path.read_bytes()
-            yield head_from_words(letters.read(letter, key, len(letter)).head.get("ledger_head"))
+            yield head_from_words(messages.read(letter, key, len(letter)).head.get("ledger_head"))
         except (OSError, Bad):
             continue
 

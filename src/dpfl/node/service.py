@@ -18,34 +18,34 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import Tensor
 
+from dpfl.client.runner import Node
+from dpfl.client.task import Reply, Task, cost
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.keys import load_private, raw
-from dpfl.node import charter as charters
-from dpfl.node import letters, wire
-from dpfl.node.charter import Charter
-from dpfl.node.check import refuse_other_key
+from dpfl.node import policy as charters
+from dpfl.node.build_runner import model_of, shares_of, workplace
 from dpfl.node.folder import locked, open_ledger
-from dpfl.node.guard import Guard, allowed, room
-from dpfl.node.held import held, schema_digest
-from dpfl.node.history import History, begin_start
 from dpfl.node.journal import Journal
-from dpfl.node.ledger_head import SignedHead, fitting
-from dpfl.node.letters import Letter
-from dpfl.node.node import Node
-from dpfl.node.orders import Order, Orders, Run
-from dpfl.node.proposal import Proposal, proposal_from_words
-from dpfl.node.refusals import SENTENCES, Bad, Reason
+from dpfl.node.ledger_history import History, begin_start
+from dpfl.node.load_data import held, schema_digest
+from dpfl.node.policy import Charter
+from dpfl.node.policy_checker import Guard, allowed, room
+from dpfl.node.readiness import refuse_other_key
 from dpfl.node.rollback import refuse_traces
+from dpfl.node.secure_sum import Sums
 from dpfl.node.statement import statement
-from dpfl.node.sums import Sums
-from dpfl.node.task import Reply, Task, cost
+from dpfl.node.task_log import Order, Orders, Run
 from dpfl.node.witness import Witness
-from dpfl.node.workplace import model_of, shares_of, workplace
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.events import encode
-from dpfl.privacy.ledgers import ledger_path
-from dpfl.privacy.limit import Share
+from dpfl.privacy.accounting.events import encode
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.limit import Share
+from dpfl.protocol import messages, task_messages
+from dpfl.protocol.keys import load_private, raw
+from dpfl.protocol.ledger_head import SignedHead, fitting
+from dpfl.protocol.messages import Letter
+from dpfl.protocol.proposal import Proposal, proposal_from_words
+from dpfl.refusals import SENTENCES, Bad, Reason
 from dpfl.secagg import At
 
 COMMON = ("kind", "run", "to", "order")
@@ -107,7 +107,7 @@ class Service:
         return cls(charter, key, data, journal, orders, lock, witness)
 
     def answer(self, letter: bytes) -> bytes:
-        asked, head = letters.digest(letter), dict.fromkeys(COMMON, "")
+        asked, head = messages.digest(letter), dict.fromkeys(COMMON, "")
         self.counts["letters"] += 1
         try:
             owner, found = self._read(letter)
@@ -131,7 +131,7 @@ class Service:
         """Whose it is of those who may ask, and what it says."""
         for owner, key in self.charter.owners.items():
             try:
-                return owner, letters.read(data, key, self.charter.allow.most_bytes)
+                return owner, messages.read(data, key, self.charter.allow.most_bytes)
             except Bad as bad:
                 if bad.reason != Reason.BAD_SIGNATURE:
                     raise
@@ -141,7 +141,7 @@ class Service:
         self, head: Mapping[str, str], asked: str, words: Mapping[str, Any], arrays: Mapping[str, np.ndarray] = {}
     ) -> bytes:
         own = {"run": head["run"], "order": head["order"], "from": self.charter.name, "answers": asked}
-        return letters.write({**own, **words}, arrays, self._key)
+        return messages.write({**own, **words}, arrays, self._key)
 
     def _refused(self, head: Mapping[str, str], asked: str, reason: Reason) -> bytes:
         self.counts[f"refused {reason}"] += 1
@@ -194,12 +194,12 @@ class Service:
     def _work(self, letter: Letter, owner: str, asked: str) -> bytes:
         head, began = letter.head, time.monotonic()
         proposal, size = self._joined(head["run"], owner)
-        task = wire.task_from_words(head["task"])
+        task = task_messages.task_from_words(head["task"])
         order = Order(head["run"], head["order"], asked, task.round)
         if kept := self._orders.reply(order):
             self._journal.write("sent again", run=order.run, order=order.name)
             return kept
-        if order.name != wire.order_of(task, self._sums.session(order.run)):
+        if order.name != task_messages.order_of(task, self._sums.session(order.run)):
             raise Bad(Reason.NO_KEYS if task.shares else Reason.BAD_WORDS)
         if self._failed[order.run] >= MOST_FAILURES:
             raise Bad(Reason.FAILED)
@@ -290,7 +290,7 @@ class Service:
             if at is not None and reply.numbers is not None:
                 masked = self._sums.mask(order.run, order.name, at, reply.numbers)
                 return self._letter(head, order.letter, {"kind": "masked", **own}, masked), "released"
-            words, arrays = wire.reply_to_words(reply)
+            words, arrays = task_messages.reply_to_words(reply)
             return self._letter(head, order.letter, {"kind": "reply", "reply": words, **own}, arrays), "released"
         except Bad as bad:
             reason = Reason.DIVERGED if bad.reason == Reason.NOT_FINITE else bad.reason
@@ -349,7 +349,7 @@ class Service:
 def _addressed(head: Mapping[str, Any], name: str) -> dict[str, str]:
     """The words that every letter to a node has; a greeting may be to everyone."""
     try:
-        found = {word: wire.text(head.get(word)) for word in COMMON}
+        found = {word: task_messages.text(head.get(word)) for word in COMMON}
     except Bad:
         raise Bad(Reason.BAD_WORDS) from None
     if found["to"] != name and not (found["kind"] == "ping" and found["to"] == EVERYONE):

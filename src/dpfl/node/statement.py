@@ -11,16 +11,16 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
-from dpfl.keys import raw, sign, signed
-from dpfl.node.ledger_head import LedgerHead, check_in_statement, sign_head
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.accountant import Accountant
-from dpfl.privacy.calibrate import check_target
-from dpfl.privacy.events import Spent, add, decode, encode
-from dpfl.privacy.limit import Limit, Share
-from dpfl.privacy.plans import bound
-from dpfl.privacy.shared_noise import least_shared
+from dpfl.privacy.accounting.accountant import Accountant
+from dpfl.privacy.accounting.calibration import check_target
+from dpfl.privacy.accounting.events import Spent, add, decode, encode
+from dpfl.privacy.ledger.limit import Limit, Share
+from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.mechanisms.noise_shares import least_shared
 from dpfl.privacy.statement import figure
+from dpfl.protocol.keys import raw, sign, signed
+from dpfl.protocol.ledger_head import LedgerHead, check_in_statement, sign_head
 
 FORMAT = 1
 WORDS = {

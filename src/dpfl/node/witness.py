@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.node.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
-from dpfl.node.refusals import Bad, Reason
+from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
+from dpfl.refusals import Bad, Reason
 
 NOTE = "node/witness"
 """The row by which a ledger knows that there was one."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.optimisers import SGD, PlannedSGD
 from dpfl.errors import DpflError
-from dpfl.node.optimisers import SGD, PlannedSGD
-from dpfl.planning.rows import Rows
+from dpfl.planning.feature_counts import Rows
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
-from dpfl.privacy.accountant import default_for, proving
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.events import Spent, add_all
-from dpfl.privacy.noise import check_multiplier
+from dpfl.privacy.accounting.accountant import default_for, proving
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.accounting.events import Spent, add_all
+from dpfl.privacy.mechanisms.noise import check_multiplier
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,15 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from dpfl.client.dataset import Holdings
+from dpfl.client.local_training import private_steps
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, plain_gradient
 from dpfl.models import Buildable, FlatModel, feature_map
 from dpfl.models.build import built
-from dpfl.node.holdings import Holdings
-from dpfl.node.local import private_steps
-from dpfl.node.optimisers import SGD
-from dpfl.node.task import Local
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 
 BATCH = 256

@@ -18,14 +18,14 @@ from dpfl.algorithms import PLANNED
 from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, described
-from dpfl.planning.choices import ENOUGH_STEPS, Choice, Question, cells, coarse, exact, sketched
+from dpfl.notebook_repr import Shown
+from dpfl.planning.noise_choices import ENOUGH_STEPS, Choice, Question, cells, coarse, exact, sketched
 from dpfl.planning.speed import Work
 from dpfl.privacy import Poisson, affordable
-from dpfl.privacy.accountant import proving
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.accounting.accountant import proving
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.secagg.group import check_sizes
-from dpfl.shown import Shown
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
 TAUS = (1, 2, 3, 5)
@@ -59,7 +59,7 @@ class ClientPlan:
 
 
 @dataclass(frozen=True)
-class Tradeoff(Shown, shown_by="plan"):
+class Tradeoff(Shown, shown_by="plan_view"):
     question: Question
     choices: tuple[Choice, ...]
     recommended: Choice

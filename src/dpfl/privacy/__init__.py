@@ -3,15 +3,15 @@
 Imports nothing else of the package but its error: a reviewer can read it alone.
 """
 
-from dpfl.privacy.accountant import ACCOUNTANTS, Accountant, accountant
-from dpfl.privacy.budget import Budget
-from dpfl.privacy.calibrate import affordable, noise_for
-from dpfl.privacy.clip import Flat, NoClip, PerLayer, PublicMedian, Quantile
-from dpfl.privacy.ledger import Ledger, Limit, Refused
-from dpfl.privacy.noise import Gaussian
-from dpfl.privacy.randomness import Keyed, Randomness, SystemEntropy
-from dpfl.privacy.release import Release
-from dpfl.privacy.sampling import All, FixedCohort, FixedSize, Poisson, PoissonSize
+from dpfl.privacy.accounting.accountant import ACCOUNTANTS, Accountant, accountant
+from dpfl.privacy.accounting.budget import Budget
+from dpfl.privacy.accounting.calibration import affordable, noise_for
+from dpfl.privacy.ledger.ledger import Ledger, Limit, Refused
+from dpfl.privacy.mechanisms.clip import Flat, NoClip, PerLayer, PublicMedian, Quantile
+from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.randomness import Keyed, Randomness, SystemEntropy
+from dpfl.privacy.mechanisms.release import Release
+from dpfl.privacy.mechanisms.sampling import All, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.statement import PrivacyStatement
 
 __all__ = [

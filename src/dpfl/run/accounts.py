@@ -14,12 +14,12 @@ from dpfl.algorithms import Algorithm
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
-from dpfl.privacy.accountant import HUGE, Accountant, rough_epsilon
-from dpfl.privacy.calibrate import MOST, affordable, largest
-from dpfl.privacy.events import Event, Spent, add_all, describe, encode, less, neighbours_of
-from dpfl.privacy.ledger import END
-from dpfl.privacy.ledgers import FEDERATION, Ledgers
-from dpfl.privacy.plans import bound, spent_until
+from dpfl.privacy.accounting.accountant import HUGE, Accountant, rough_epsilon
+from dpfl.privacy.accounting.calibration import MOST, affordable, largest
+from dpfl.privacy.accounting.events import Event, Spent, add_all, describe, encode, less, neighbours_of
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers
+from dpfl.privacy.ledger.ledger import END
+from dpfl.privacy.ledger.plans import bound, spent_until
 
 Answer = TypeVar("Answer")
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
-from dpfl.privacy.shared_noise import Shared
+from dpfl.privacy.mechanisms.noise_shares import Shared
 from dpfl.secagg.group import check_sizes
-from dpfl.server.summing import Add, Masked, plain
+from dpfl.server.round_sum import Add, Masked, plain
 
 
 @dataclass(frozen=True)

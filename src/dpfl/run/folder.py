@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 
 from dpfl.codec import FORMAT
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
 from dpfl.run.format_1 import translated
@@ -34,7 +34,7 @@ from dpfl.server.state import State
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpfl.data.schema import Schema
+    from dpfl.data.tables.schema import Schema
 
 
 def write_atomically(path: Path, content: bytes, private: bool = False) -> None:

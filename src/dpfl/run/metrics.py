@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dpfl.dataframe import Frame
 from dpfl.errors import DpflError
-from dpfl.frames import Frame
-from dpfl.privacy.ledger_file import connect_to_read
-from dpfl.shown import Shown
+from dpfl.notebook_repr import Shown
+from dpfl.privacy.ledger.database import connect_to_read
 
 Answer = TypeVar("Answer")
 
@@ -43,7 +43,7 @@ class Row:
 COLUMNS = tuple(Row.__dataclass_fields__)
 
 
-class History(tuple[Row, ...], Frame, Shown, shown_by="history"):
+class History(tuple[Row, ...], Frame, Shown, shown_by="history_view"):
     """The rounds of a run, one after another; as a table by `.to_arrow()` and `.to_pandas()`."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:

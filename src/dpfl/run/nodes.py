@@ -10,20 +10,20 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpfl.engines.correspondence import Correspondence, Fault, refusal_of
 from dpfl.engines.head_memory import FILE as HEADS
 from dpfl.engines.head_memory import HeadMemory
-from dpfl.engines.post import Post
+from dpfl.engines.node_channel import Correspondence, Fault, refusal_of
 from dpfl.engines.remote import SILENT, Member, Remote, is_kind
-from dpfl.engines.sums import Sums
+from dpfl.engines.secure_sum import Sums
 from dpfl.errors import DpflError
-from dpfl.keys import raw
-from dpfl.node.ledger_head import head_from_words
-from dpfl.node.letters import Letter
-from dpfl.node.refusals import Bad
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.protocol.keys import raw
+from dpfl.protocol.ledger_head import head_from_words
+from dpfl.protocol.messages import Letter
+from dpfl.protocol.transport import Post
+from dpfl.refusals import Bad
 from dpfl.run.folder import STATEMENTS, RunFolder
-from dpfl.run.proposing import Propose
+from dpfl.run.propose import Propose
 from dpfl.secagg import Group
 
 MOST_ANSWER = 1 << 24

@@ -15,37 +15,37 @@ from typing import Any, Protocol
 import torch
 
 from dpfl.algorithms import Algorithm
+from dpfl.client.context import Site
+from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.codec import FORMAT, encode
 from dpfl.data import Federation
 from dpfl.data.held_out import HeldOut, held_out
 from dpfl.data.names import client_names
-from dpfl.data.schema import Schema
+from dpfl.data.tables.schema import Schema
 from dpfl.engines import Engine, local_engine
 from dpfl.engines.remote import Remote
 from dpfl.errors import DpflError
+from dpfl.import_path import refuse_unreachable
 from dpfl.models import Buildable, FlatModel, refuse_batch_statistics
 from dpfl.models.build import built
 from dpfl.models.columns import on_columns
 from dpfl.models.flat import CENTRE, evaluating
-from dpfl.node.objectives import CrossEntropy, final_layer
-from dpfl.node.site import Site
-from dpfl.own import refuse_unreachable
+from dpfl.planning.feature_counts import rows_of
+from dpfl.planning.paid_queries import PrivateMetric, with_questions
 from dpfl.planning.planner import with_planned_noise, with_planned_rate
-from dpfl.planning.questions import PrivateMetric, with_questions
-from dpfl.planning.rows import rows_of
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
-from dpfl.privacy.accountant import default_for, proving
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.ledgers import Ledgers
+from dpfl.privacy.accounting.accountant import default_for, proving
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.ledger.client_ledgers import Ledgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.aggregation import Aggregation
-from dpfl.run.beforehand import Beforehand, look, owners
+from dpfl.run.algorithm_record import describe, describe_options
+from dpfl.run.dry_run import check_arithmetic, rehearse
 from dpfl.run.features import with_features
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
-from dpfl.run.movement import Movement
-from dpfl.run.parts import describe, describe_options
+from dpfl.run.prior_spending import Beforehand, look, owners
 from dpfl.run.recorder import Progress, Recorder
-from dpfl.run.rehearsal import check_arithmetic, rehearse
+from dpfl.run.update_diagnostics import Movement
 from dpfl.server.algorithm import ONES
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import Federated, State

@@ -17,7 +17,7 @@ from dpfl.errors import Diverged
 from dpfl.models import FlatModel
 from dpfl.models.evaluation import scored
 from dpfl.models.flat import evaluating
-from dpfl.privacy.metric import MetricSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import Metrics, Row, Update

@@ -14,23 +14,23 @@ from torch import Tensor, nn
 from dpfl import algorithms, models
 from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
-from dpfl.data.schema import Schema
+from dpfl.data.tables.schema import Schema
 from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
-from dpfl.planning.questions import PrivateMetric
+from dpfl.notebook_repr import Shown
+from dpfl.planning.paid_queries import PrivateMetric
 from dpfl.privacy import Budget, PrivacyStatement, Refused
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.callbacks import Callback, Telling
-from dpfl.run.card import write_card
 from dpfl.run.folder import vector_sha256
 from dpfl.run.metrics import History, Row, figure
+from dpfl.run.model_card import write_card
 from dpfl.run.prepare import Host, Job, prepare, utc_now
 from dpfl.run.recorder import Progress, Silent
-from dpfl.shown import Shown
 
 
 @dataclass(frozen=True)
-class Result(Shown, shown_by="results"):
+class Result(Shown, shown_by="run_view"):
     """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
 
     `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %

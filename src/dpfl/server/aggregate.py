@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpfl.client.task import Reply
 from dpfl.codec import digest_of
 from dpfl.errors import Diverged, DpflError
-from dpfl.lazy import torch
-from dpfl.node.task import Reply
+from dpfl.lazy_import import torch
 from dpfl.privacy import Release
-from dpfl.privacy.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 
 if TYPE_CHECKING:
     from torch import Tensor

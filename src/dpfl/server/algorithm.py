@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from dpfl.client.disclosure_rules import Policy
+from dpfl.client.task import Local
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.models import Layout
-from dpfl.node.policy import Policy
-from dpfl.node.task import Local
 from dpfl.privacy import Release, accountant
-from dpfl.privacy.columns import ColumnSurvey
-from dpfl.privacy.events import Event, Spent, add, gaussian
-from dpfl.privacy.mean import MeanSurvey
-from dpfl.privacy.metric import MetricSurvey
-from dpfl.privacy.noise import Gaussian
-from dpfl.privacy.release import Upload
-from dpfl.privacy.shared_noise import Shared
-from dpfl.server.kept import Controls, Kept, LastModels
+from dpfl.privacy.accounting.events import Event, Spent, add, gaussian
+from dpfl.privacy.mechanisms.noise import Gaussian
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.server.client_state import Controls, Kept, LastModels
 from dpfl.server.rules import check
 from dpfl.server.schedules import Schedule
-from dpfl.server.steps import Steps
+from dpfl.server.steps.policy import Steps
 from dpfl.server.update import ServerUpdate
 from dpfl.server.weights import Uniform, Weights
 

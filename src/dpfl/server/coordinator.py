@@ -10,24 +10,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.node.task import RAW_VALUES, Order, Reply, Task, said
+from dpfl.client.task import RAW_VALUES, Order, Reply, Task, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
-from dpfl.privacy.calibrate import MOST
-from dpfl.privacy.clip import adapted
-from dpfl.privacy.mean import Answered
-from dpfl.privacy.release import Upload
-from dpfl.privacy.shared_noise import Shared
-from dpfl.privacy.surveys import AnySurvey, Mean
+from dpfl.privacy.accounting.calibration import MOST
+from dpfl.privacy.mechanisms.clip import adapted
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.answers import AnySurvey, Mean
+from dpfl.privacy.queries.mean import Answered
 from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
+from dpfl.server.client_state import Kept
 from dpfl.server.clock import Clock
 from dpfl.server.debits import debited
-from dpfl.server.kept import Kept
+from dpfl.server.public_clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
+from dpfl.server.round_sum import Add, AnswerSum, RoundSum, opened, plain
 from dpfl.server.schedules import followed, own_of
 from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
-from dpfl.server.steps import Seen, Situation, chosen
-from dpfl.server.summing import Add, AnswerSum, RoundSum, opened, plain
+from dpfl.server.steps.policy import Seen, Situation, chosen
 from dpfl.server.weights import found
 
 

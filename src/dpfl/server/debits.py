@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dpfl.privacy import Randomness
-from dpfl.privacy.randomness import scoped
+from dpfl.privacy.mechanisms.randomness import scoped
 from dpfl.server.aggregate import release_name
 from dpfl.server.state import Federated, State
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.errors import DpflError
-from dpfl.privacy.histogram import distribution
+from dpfl.privacy.queries.histogram import distribution
 
 KINDS = ("distance", "similarity")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from dpfl.client.objectives import CrossEntropy
+from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.client.task import moved_by_a_sample
 from dpfl.errors import DpflError
-from dpfl.node.objectives import CrossEntropy
-from dpfl.node.optimisers import SGD, PlannedSGD
-from dpfl.node.task import moved_by_a_sample
-from dpfl.privacy.events import REPLACE
-from dpfl.privacy.release import Release
-from dpfl.privacy.sampling import All, Poisson, PoissonSize
+from dpfl.privacy.accounting.events import REPLACE
+from dpfl.privacy.mechanisms.release import Release
+from dpfl.privacy.mechanisms.sampling import All, Poisson, PoissonSize
 
 if TYPE_CHECKING:
     from dpfl.server.algorithm import Algorithm

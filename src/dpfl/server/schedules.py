@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.noise import AtLeast
-from dpfl.privacy.schedules import Dynamic
-from dpfl.server.released import released_gradient
-from dpfl.server.steps import Seen
+from dpfl.privacy.mechanisms.noise import AtLeast
+from dpfl.privacy.mechanisms.schedules import Dynamic
+from dpfl.server.released_estimates import released_gradient
+from dpfl.server.steps.policy import Seen
 
 if TYPE_CHECKING:
     from torch import Tensor

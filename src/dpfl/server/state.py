@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, Release
-from dpfl.server.steps import Facts
+from dpfl.server.steps.policy import Facts
 
 if TYPE_CHECKING:
     from torch import Tensor

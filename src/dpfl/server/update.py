@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.privacy.noise import gaussian_vector
+from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 if TYPE_CHECKING:
     from torch import Tensor

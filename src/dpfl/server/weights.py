@@ -13,8 +13,8 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
-from dpfl.privacy.histogram import Survey
+from dpfl.lazy_import import torch
+from dpfl.privacy.queries.histogram import Survey
 from dpfl.server.hellinger import hellinger_scores, hellinger_weights
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.tasks.metrics import auc_of_cells
 from dpfl.tasks.numbers import Counts
 from dpfl.tasks.task import Array, Task

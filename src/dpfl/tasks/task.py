@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from dpfl.errors import DpflError
-from dpfl.lazy import torch
+from dpfl.lazy_import import torch
 from dpfl.tasks.metrics import each_once, first
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl.codec import part
 from dpfl.errors import DpflError
-from dpfl.lazy import functional, torch
+from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
 from dpfl.tasks.task import Array, Labels, Measures, between, check_scores, whole
 

@@ -18,19 +18,19 @@ from fastapi.staticfiles import StaticFiles
 from dpfl import __version__
 from dpfl.algorithms.catalog import describe_all, describe_one
 from dpfl.errors import DpflError
-from dpfl.report.run_tables import RunTables
-from dpfl.web import officer, plans, views
+from dpfl.views.run_tables import RunTables
+from dpfl.web import ledger_views, planner, run_views
+from dpfl.web.auth import Keys
 from dpfl.web.control import Control
-from dpfl.web.gate import Keys
-from dpfl.web.live import Live
-from dpfl.web.shelf import Shelf, as_runs_write
+from dpfl.web.event_stream import Live
+from dpfl.web.run_index import Shelf, as_runs_write
 
 STATIC = Path(__file__).parent / "static"
 MOST_COMPARED = 24
 
 Name = Annotated[str, Query(max_length=255)]
 Names = Annotated[list[str], Query(min_length=1, max_length=MOST_COMPARED)]
-Wanted = Annotated[plans.Wanted, Query()]
+Wanted = Annotated[planner.Wanted, Query()]
 
 
 def make_app(root: Path, keys: Keys) -> FastAPI:
@@ -53,7 +53,7 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
     def run(name: Name) -> dict[str, Any]:
         folder = shelf.open(name)
         with as_runs_write(name):
-            return views.run_view(folder, name, shelf.root)
+            return run_views.run_view(folder, name, shelf.root)
 
     @app.get("/api/events")
     async def events(name: Name, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
@@ -72,12 +72,12 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
     @app.get("/api/compare")
     def compare(name: Names) -> dict[str, Any]:
         with as_runs_write(", ".join(name)):
-            return views.compared(read(name))
+            return run_views.compared(read(name))
 
     @app.get("/report")
     def report(name: Names) -> HTMLResponse:
-        from dpfl.report.page import page, policy
-        from dpfl.report.pictures import pictures
+        from dpfl.views.figures import pictures
+        from dpfl.views.run_report import page, policy
 
         with drawing, as_runs_write(", ".join(name)):
             tables = read(name)
@@ -86,21 +86,21 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
 
     @app.get("/api/plan")
     def plan(wanted: Wanted) -> dict[str, Any]:
-        return plans.answer(wanted)
+        return planner.answer(wanted)
 
     @app.get("/api/experiment")
     def experiment(wanted: Wanted) -> PlainTextResponse:
         said = {"content-disposition": 'attachment; filename="experiment.toml"'}
-        return PlainTextResponse(tomli_w.dumps(plans.experiment(wanted)), headers=said, media_type="application/toml")
+        return PlainTextResponse(tomli_w.dumps(planner.experiment(wanted)), headers=said, media_type="application/toml")
 
     @app.post("/api/start")
-    def start(wanted: plans.Started) -> dict[str, str]:
-        control.start(wanted.name, plans.experiment(plans.Wanted(**wanted.model_dump(exclude={"name"}))))
+    def start(wanted: planner.Started) -> dict[str, str]:
+        control.start(wanted.name, planner.experiment(planner.Wanted(**wanted.model_dump(exclude={"name"}))))
         return {"name": wanted.name}
 
     @app.get("/api/planner")
-    def planner() -> dict[str, Any]:
-        return {"data": list(plans.DATA), "models": list(plans.MODELS)}
+    def planner_choices() -> dict[str, Any]:
+        return {"data": list(planner.DATA), "models": list(planner.MODELS)}
 
     @app.get("/api/systems")
     def systems() -> list[dict[str, Any]]:
@@ -114,15 +114,15 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
 
     @app.get("/api/ledgers")
     def ledgers(name: Name) -> dict[str, Any]:
-        return officer.ledgers_of(shelf, shelf.open(name))
+        return ledger_views.ledgers_of(shelf, shelf.open(name))
 
     @app.get("/api/ledger")
     def ledger(name: Name, owner: Annotated[str, Query(max_length=255)]) -> dict[str, Any]:
-        return officer.ledger_view(shelf, shelf.open(name), owner)
+        return ledger_views.ledger_view(shelf, shelf.open(name), owner)
 
     @app.post("/api/verify")
     def verify(name: Name) -> dict[str, Any]:
-        return officer.verdict(shelf, shelf.open(name))
+        return ledger_views.verdict(shelf, shelf.open(name))
 
     @app.get("/certificate")
     def certificate(name: Name) -> FileResponse:
@@ -154,7 +154,7 @@ async def _warm(app: FastAPI) -> AsyncIterator[None]:
     """The first plan waits for no import: torch and the accountants are read while the first page is looked at."""
 
     def warm() -> None:
-        plans.answer(plans.Wanted(epsilon=4.0, rounds=80, exact=True))
+        planner.answer(planner.Wanted(epsilon=4.0, rounds=80, exact=True))
 
     threading.Thread(target=warm).start()  # one that is cut off inside of torch takes the process down with an abort
     yield

@@ -20,7 +20,7 @@ import tomli_w
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, write_atomically
-from dpfl.web.shelf import Shelf, state_of
+from dpfl.web.run_index import Shelf, state_of
 
 STARTING = ".starting"
 """Within the folder of runs: experiments as they were asked for here, and what their processes said."""

@@ -11,7 +11,7 @@ import uvicorn
 
 from dpfl.errors import DpflError
 from dpfl.web.app import make_app
-from dpfl.web.gate import Gate, Keys, own_names
+from dpfl.web.auth import Gate, Keys, own_names
 
 MOST_CONNECTIONS = 400
 

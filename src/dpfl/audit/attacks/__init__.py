@@ -1,0 +1,1 @@
+"""Attacks on a trained model: membership inference and gradient inversion."""

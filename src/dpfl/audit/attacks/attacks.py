@@ -1,0 +1,76 @@
+"""Attacks on a trained model of a system: membership inference, with the training that it needs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dpfl import data, models
+from dpfl.algorithms import Algorithm
+from dpfl.audit.attacks.membership import Roc, likelihood_ratio, loss_threshold, losses, roc
+from dpfl.data import IID, Federation
+from dpfl.errors import DpflError
+from dpfl.models import FlatModel
+from dpfl.models.columns import on_columns
+from dpfl.privacy import Budget
+from dpfl.run.train import train
+
+MEMBERS, CLIENTS, ROUNDS, SHADOWS = 400, 4, 5, 4
+MODEL = models.mlp(hidden=32)
+
+
+def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[Roc]:
+    """Trains on some of the embedded images, and shadow models on others; asks which of these and as many more were used."""
+    source = data.sample()
+    x, y = source.train.x, source.train.y
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))
+    members, others, *shadows = order.split(MEMBERS)[: 2 + SHADOWS]
+    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
+        target, epsilon = _trained(algorithm, x[members], y[members], delta, seed, Path(name) / "target")
+        trained = [
+            _trained(algorithm, x[rows], y[rows], delta, seed + 1 + number, Path(name) / f"shadow-{number}")[0]
+            for number, rows in enumerate(shadows)
+        ]
+    asked = (x[members], y[members]), (x[others], y[others])
+    return [loss_threshold(target, *asked, epsilon, delta), likelihood_ratio(target, trained, *asked, epsilon, delta)]
+
+
+def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path) -> tuple[nn.Module, float]:
+    public = MEMBERS // 8
+    source = data.tensors(x, y, x[:public], y[:public], name="audit", classes=10)
+    clients = max(CLIENTS, algorithm.sums.survivors if algorithm.sums else 0)
+    split = source.split(clients=clients, how=IID(), seed=seed, public_clients=1)
+    # RDP is quick however little noise a published system has.
+    by = "rdp" if algorithm.variant == "published" else None
+    result = train(MODEL, split, algorithm, Budget(delta=delta, rounds=ROUNDS), seed=seed, out=out, accountant=by)
+    return result.module, result.privacy.proven
+
+
+def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> Roc | None:
+    """For a model that was trained before: its training samples against its test samples, by the loss of the task; None
+    without a test set, where none are known that were not trained on."""
+    rows = torch.cat([federation.clients[client] for client in range(min(len(federation.clients), 50))])[:most]
+    train_set, test = federation.train, federation.test
+    if test is None:
+        return None
+    members, others = (train_set.x[rows], train_set.y[rows]), (test.x[:most], test.y[:most])
+    inside, outside = (-losses(module, federation.task, *samples) for samples in (members, others))
+    return roc("loss threshold", inside, outside, epsilon, delta)
+
+
+def loaded(model: models.Model, federation: Federation, path: Path) -> nn.Module:
+    """The module of a finished run, from its weights."""
+    flat = FlatModel(on_columns(model, federation.train.features).build(federation.shape, federation.task.outputs, 0))
+    try:
+        tensors = load_file(path)
+        vector = torch.cat([tensors[name].reshape(-1) for name in flat.layout.names])
+    except (SafetensorError, OSError, KeyError) as error:
+        raise DpflError(f"The model {path} is missing or damaged ({error}); restore it from a copy.") from error
+    flat.load(vector)
+    return flat.module

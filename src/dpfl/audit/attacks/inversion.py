@@ -1,0 +1,89 @@
+"""Gradient inversion: the image that a curious server rebuilds from one client's update, without and with the release.
+
+In a layer W x + b every row of the gradient of W is x times an entry of the gradient of b. So an update from one sample shows
+the sample exactly (Zhu et al. 2019 search for it; here it can be read off); noise, once larger, hides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl import data, models
+from dpfl.algorithms import Algorithm
+from dpfl.audit.leaks import with_everyone
+from dpfl.audit.test_bed import Ground, play
+from dpfl.privacy import FixedSize, Keyed
+from dpfl.server.steps.policy import Fixed
+
+MODEL = models.mlp(hidden=64)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The image, and what was made of the update without and with the release; likeness is the correlation with the image."""
+
+    image: Tensor
+    without: Tensor
+    released: Tensor
+
+    @property
+    def likeness(self) -> tuple[float, float]:
+        return _correlation(self.image, self.without), _correlation(self.image, self.released)
+
+    @property
+    def text(self) -> str:
+        without, released = self.likeness
+        return f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
+
+
+Draw = Callable[[Rebuilt, str], str]
+"""Makes a picture of what was rebuilt, for the system of this name; says where it is."""
+
+
+def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Rebuilt:
+    """One client with one image, blank ones where a batch has to be filled, and one round: what its update says."""
+    source = data.sample().train
+    x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])
+    y = source.y[[image, image]]
+    held = _batch(algorithm)
+    rows = torch.tensor([0] + [1] * (held - 1))
+    blank = (torch.full((held,), 1),) * (algorithm.sums.survivors - 1 if algorithm.sums else 0)  # others in a secure sum
+    clients = (rows, *blank)
+    ground = Ground(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
+    sampled = algorithm if held > 1 else with_everyone(algorithm)
+    pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
+    return Rebuilt(x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures))
+
+
+def _batch(algorithm: Algorithm) -> int:
+    """As many samples as a batch of fixed size has, which is its divisor; else one."""
+    sampling = algorithm.samples.sampling if algorithm.samples else None
+    return sampling.size if isinstance(sampling, FixedSize) else 1
+
+
+def _bare(algorithm: Algorithm) -> Algorithm:
+    """One plain step of the same local training, and its difference as it is."""
+    return Algorithm(algorithm.name, algorithm.local, Fixed(1))
+
+
+def _seen(algorithm: Algorithm, ground: Ground, seed: int) -> Tensor:
+    """The client's upload, or, where only the server sees those, the step that the model makes."""
+    played = play(algorithm, ground, Keyed(seed), rounds=1)[0]
+    return played.state.vector - ground.flat().read()
+
+
+def _rebuilt(ground: Ground, update: Tensor) -> Tensor:
+    """The rows of the first layer's update, each over its entry of the bias, weighted by how much these say."""
+    flat = ground.flat()
+    weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))
+    rows = weight.reshape(len(bias), -1)
+    return bias @ rows / bias.square().sum().clamp_min(1e-30)
+
+
+def _correlation(one: Tensor, other: Tensor) -> float:
+    return float(np.corrcoef(one.flatten().numpy(), other.flatten().numpy())[0, 1])

@@ -1,0 +1,160 @@
+"""The books of a run: every release has a debit of its own in a ledger, and noise of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
+from dpfl.audit.randomness_checks import Checked
+from dpfl.audit.test_bed import Ground, Round, play
+from dpfl.client.task import Task
+from dpfl.models import scattering_linear
+from dpfl.privacy import Keyed, Ledger, Randomness, SystemEntropy
+from dpfl.privacy.accounting.events import Event, describe, gaussian
+
+ROUNDS = 3
+
+
+def books(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """A few real rounds with ledgers: what was released against what was debited, whether two releases share noise, and
+    whether what is made again after a crash is the same, or paid again."""
+    algorithm = with_everyone(algorithm)
+    one, other = neighbours(algorithm, seed)
+    if algorithm.centre:  # asked for where a model subtracts it
+        one, other = (replace(ground, model=scattering_linear()) for ground in (one, other))
+    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as name:
+        folder = Path(name)
+        expected = _released(algorithm, one, play(algorithm, one, Keyed(seed), ROUNDS, folder / "real"))
+        unpaid = [text for account, events in expected.items() for text in _unpaid(folder / "real" / account, events)]
+        coupled = with_releases(algorithm, Coupling().of)
+        first, second = (
+            _noises(algorithm, ground, play(coupled, ground, Keyed(seed), ROUNDS, folder / world))
+            for world, ground in (("one", one), ("other", other))
+        )
+        anew = [*_again(algorithm, one, Keyed(seed), folder / "keyed")]
+        if not algorithm.clients.whole_run:  # of which nothing is shown before its checkpoint, and then it is not made again
+            anew += _again(algorithm, one, SystemEntropy(), folder / "system")
+    noises = [*first.values(), *(noise for (_, client), noise in second.items() if client == 0)]
+    shared = sum(_same_noise(left, right) for left, right in combinations(noises, 2))
+    reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
+    count = sum(sum(events.values()) for events in expected.values())
+    seen = f"{count} releases, each with a debit and noise of its own; made again after a crash, the same or paid again"
+    return Checked(seen, (*unpaid, *reused, *anew), count)
+
+
+def _again(algorithm: Algorithm, ground: Ground, randomness: Randomness, folder: Path) -> list[str]:
+    """A first round, and once more from the same model and ledgers, as after a crash: other noise makes another release."""
+    first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
+    expected = _released(algorithm, ground, first)
+    same = _same_values(_shown(algorithm, first), _shown(algorithm, second))
+    if algorithm.sums and same:
+        return ["numbers of a secure sum that are made again have the same noise: sums over other clients show one of them"]
+    if not same:
+        expected = {account: {event: 2 * count for event, count in events.items()} for account, events in expected.items()}
+    made = "with noise of the seed" if randomness.repeatable else "with noise of the system"
+    return [
+        f"made again after a crash {made}: {text}"
+        for account, events in expected.items()
+        for text in _unpaid(folder / account, events)
+    ]
+
+
+def _shown(algorithm: Algorithm, rounds: list[Round]) -> list[np.ndarray]:
+    """All that was released in these rounds: updates and answers, or the models that the sums made."""
+    if algorithm.scale == "round" and not algorithm.sums:
+        return [played.state.vector.numpy() for played in rounds]
+    replies = [reply for played in rounds for answers in played.replies for reply in answers]
+    if algorithm.sums:
+        return [reply.numbers for reply in replies if reply.numbers is not None]
+    said = [value for reply in replies for value in (reply.raw or {}).values()]
+    return [*(reply.update.numpy() for reply in replies if reply.update is not None), *said]
+
+
+def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
+    return len(first) == len(second) and all(map(np.array_equal, first, second))
+
+
+def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:
+    """By account: how often each event was seen to leave."""
+    if algorithm.scale == "round" and not algorithm.sums:
+        return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
+    found: dict[str, dict[Event, int]] = {}
+    for played in rounds:
+        for order, replies in zip(played.orders, played.replies, strict=True):
+            for task, reply in zip(order.tasks, replies, strict=True):
+                if reply.update is None and reply.raw is None and reply.numbers is None:
+                    continue
+                if reply.client < len(ground.clients):
+                    account = found.setdefault(f"client-{reply.client:05d}.sqlite", {})
+                    event, count = _of_task(task, ground.declared[reply.client])
+                    account[event] = account.get(event, 0) + count
+    return found
+
+
+def _of_task(task: Task, size: int) -> tuple[Event, int]:
+    """What a reply to this task costs, and how often."""
+    if task.survey:
+        return task.survey.event, 1
+    if task.upload:
+        return task.upload.event(1), 1
+    if task.samples is None:
+        assert task.summed is not None
+        return task.clients.event(task.summed.clients), 1
+    return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+
+
+def _of_rounds(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[Event, int]:
+    found: dict[Event, int] = {}
+    for played in rounds:
+        event = played.asked.tasks[0].clients.event(clients)
+        found[event] = 1 if algorithm.clients.whole_run else found.get(event, 0) + 1
+    return found
+
+
+def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
+    if not path.exists():
+        return [f"{path.stem} has no ledger, but released {sum(released.values())} times"]
+    ledger = Ledger.read(path)
+    try:
+        spent = ledger.spent()
+    finally:
+        ledger.close()
+    return [
+        f"{path.stem} debited {spent.get(event, 0)} of {count} releases ({describe(event)})"
+        for event, count in released.items()
+        if spent.get(event, 0) < count
+    ]
+
+
+def _noises(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[tuple[int, int], Tensor]:
+    """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
+    if algorithm.sums:
+        return {
+            (number, reply.client): torch.from_numpy(reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))).double()
+            for number, played in enumerate(rounds)
+            for reply in played.replies[-1]
+            if reply.numbers is not None
+        }
+    if algorithm.scale != "round":
+        return {
+            (number, reply.client): reply.update
+            for number, played in enumerate(rounds)
+            for replies in played.replies
+            for reply in replies
+            if reply.update is not None
+        }
+    vectors = [ground.flat().read(), *(played.state.vector for played in rounds)]
+    return {(number, 0): vectors[number + 1] - vectors[number] for number in range(len(rounds))}
+
+
+def _same_noise(one: Tensor, other: Tensor) -> bool:
+    """The same direction to the last digits; independent noise is far from it."""
+    return bool(torch.nn.functional.cosine_similarity(one, other, dim=0).abs() > 0.999)

@@ -1,0 +1,180 @@
+"""Noise as it leaves: blank data at real nodes and coordinators, whose releases are noise and nothing else.
+
+Whether it is as much as is stated, whoever replied and whatever adapts; and whether any of it comes again, at any shift: within
+a release, between the steps of a round, or in another round, client or run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.canaries import Clients
+from dpfl.audit.leaks import with_everyone
+from dpfl.audit.randomness_checks import TOO_FAR, Checked, largest_correlation, squares_score
+from dpfl.audit.sums import clients_for, left
+from dpfl.audit.test_bed import Ground, linear, play
+from dpfl.client.optimisers import SGD
+from dpfl.client.task import Local
+from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
+from dpfl.privacy.mechanisms.haar_release import HaarNoise
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.server.round_sum import RoundSum
+from dpfl.server.steps.policy import Fixed
+from dpfl.server.update import ServerUpdate
+from dpfl.server.weights import Uniform
+
+INPUTS = 1 << 15
+"""Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as wavelets want it."""
+
+ROUNDS, STEPS, CLIENTS = 2, 3, 30
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Of one release, in units of its deviation: independent standard normal numbers, if all is well."""
+
+    where: str
+    numbers: np.ndarray
+    steps: int = 1
+
+
+def noises(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """From one seed for some rounds; from another, and from the system, for one."""
+    made = plain(algorithm)
+    found: list[Noise] = []
+    of = _of_clients if made.scale != "round" else _of_sums if made.sums else _of_rounds
+    sources = (("seed", Keyed(seed), ROUNDS), ("next seed", Keyed(seed + 1), 1), ("system", SystemEntropy(), 1))
+    for name, randomness, rounds in sources:
+        found += [Noise(f"{name}, {where}", numbers, made.steps.total(1)) for where, numbers in of(made, randomness, rounds)]
+    faults = [text for noise in found for text in _amount(noise)][:3]
+    faults += [text for one, other in combinations_with_replacement(found, 2) for text in _repeats(one, other)][:3]
+    seen = f"{len(found)} releases of {len(found[0].numbers)} numbers on blank data: as much noise as stated, none of it twice"
+    return Checked(seen, tuple(faults))
+
+
+def _with_given_clip(release: Release) -> Release:
+    """In the place of one that comes from raw values."""
+    return replace(release, clip=Flat(release.clip.level)) if release.clip.adapts_to == "raw" else release
+
+
+def plain(algorithm: Algorithm) -> Algorithm:
+    """The same releases and schedule, with all else so that what is released is a known multiple of the noise."""
+    made = with_everyone(algorithm)
+    survey = algorithm.weights.survey
+    return replace(
+        made,
+        local=Local(SGD(1.0)),
+        steps=Fixed(STEPS if made.scale == "step" and not made.sums else 1),
+        samples=replace(made.samples, realised=False) if made.samples else None,
+        clients=_with_given_clip(made.clients),
+        weights=Uniform() if survey and not survey.trusted else algorithm.weights,
+        server=ServerUpdate(),
+        controls=False,
+        centre=None,
+        columns=None,
+        variant="sound",
+        leaks=(),
+    )
+
+
+def _blank(clients: int, public: int = 0) -> Ground:
+    """One image, all zero, of which every client has two."""
+    rows = torch.zeros(2, dtype=torch.int64)
+    x, y = torch.zeros(1, INPUTS), torch.zeros(1, dtype=torch.int64)
+    return Ground(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
+
+
+def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Two clients, some rounds, always from the same model."""
+    if algorithm.schedule and algorithm.samples:
+        algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
+    clients = Clients.on(_blank(2), algorithm)
+    made, node = clients.algorithm, clients.node(randomness)
+    try:
+        for round in range(rounds):
+            for client in range(2):
+                (update,) = torch.from_numpy(clients.played(node, client, round, 1))
+                if made.scale == "upload":
+                    assert made.uploads is not None
+                    yield f"round {round + 1}, client {client}", _standard(update, made.uploads)
+                else:
+                    assert made.samples is not None
+                    each = made.samples.sampling.expected(2) / math.sqrt(clients.steps)
+                    yield f"round {round + 1}, client {client}", _standard(update * each, made.samples)
+    finally:
+        node.close()
+
+
+def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The sums of rounds of which half the replies are lost."""
+    clients = algorithm.clients.shared_by or CLIENTS
+    ground = _blank(clients, int(algorithm.asks_public_clips))
+    before, past = ground.flat().read(), list[Tensor]()
+    lost = 0 if algorithm.clients.whole_run else clients // 2
+    for number, played in enumerate(play(algorithm, ground, randomness, rounds, lost=lost)):
+        release = played.asked.tasks[0].clients
+        divisor = release.sampling.expected(clients) * algorithm.weights.usual(ground.declared)
+        noise = (played.state.vector - before) * divisor
+        before = played.state.vector
+        past = [noise, *past]
+        yield f"round {number + 1}", _standard(noise, release, past[1:])
+
+
+def _of_sums(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Sums over the fewest that may be left of a round, without what the server's own clients sent."""
+    shared = algorithm.sums
+    assert shared is not None
+    count = clients_for(shared)
+    lost = count - shared.survivors
+    for number, played in enumerate(play(algorithm, _blank(count), randomness, rounds, lost=lost)):
+        release = played.asked.tasks[0].clients
+        whole = RoundSum.of_updates(release, count).whole
+        arrived = {reply.client: reply.numbers for reply in played.replies[-1][lost:] if reply.numbers is not None}
+        total = torch.from_numpy(left(whole, shared, arrived))
+        noise = total if release.count_unit is None else total[:-1]
+        yield f"round {number + 1}", _standard(release.inward(noise), release)
+
+
+def stated(release: Release) -> float:
+    """The multiplier that goes to the accountant, times the sensitivity; not what the release makes of them."""
+    assert release.noise is not None
+    multiplier, clip = release.noise.multiplier, release.clip
+    return (clip.vector_multiplier(multiplier) if isinstance(clip, Quantile) else multiplier) * release.sensitivity()
+
+
+def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None) -> np.ndarray:
+    """Over the deviation that is stated; what later rounds took back is put together again."""
+    deviation, kind = stated(release), release.noise
+    if isinstance(kind, HaarNoise):
+        return kind.standard(noise, deviation).numpy().astype(np.float64)
+    if isinstance(kind, BandedNoise):
+        taken = zip(kind.root.coefficients[1:], past or [], strict=False)
+        noise = noise + sum((float(coefficient) * earlier for coefficient, earlier in taken), torch.zeros(len(noise)))
+        deviation *= kind.sensitivity
+    return (noise / deviation).numpy().astype(np.float64)
+
+
+def _amount(noise: Noise) -> Iterator[str]:
+    """Too little of it anywhere; or too much, as of a sum of steps that have the same."""
+    size = len(noise.numbers)
+    deviation = math.sqrt(float(np.square(noise.numbers).mean()))
+    score = squares_score(size * deviation**2, size)
+    if score < -TOO_FAR:
+        yield f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated"
+    elif score > TOO_FAR and noise.steps > 1:
+        yield f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated: its steps share it"
+
+
+def _repeats(one: Noise, other: Noise) -> Iterator[str]:
+    score = largest_correlation(one.numbers, other.numbers)
+    if score > TOO_FAR:
+        where = f"within {one.where}" if one is other else f"in {one.where} and {other.where}"
+        yield f"noise comes again {where} ({score:.0f} deviations)"

@@ -1,0 +1,203 @@
+"""What clients say beside their updates: one sample in or out of a noisy histogram, mean, metric or slope, at real nodes.
+
+Such noise is large, so that guesses, of which a few thousand are made, say little. It is Gaussian: how far the sample moves the
+answer is found without noise, and how much noise there is from the spread of answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.bounds import LARGEST, Measured, SampledGaussian, deviation_at_most
+from dpfl.audit.canaries import WITH, WITHOUT
+from dpfl.audit.distinguish import distinguish
+from dpfl.audit.sums import beside, clients_for, room
+from dpfl.audit.test_bed import Ground, linear
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Task
+from dpfl.engines import one_thread
+from dpfl.errors import DpflError
+from dpfl.models import from_module
+from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.queries.answers import AnySurvey, Mean
+from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.server.round_sum import AnswerSum
+from dpfl.tasks import Binary, MultiClass, Regression
+from dpfl.tasks import Task as Learning
+from dpfl.tasks.noisy import counted, numbers_and_cells
+
+GUESSES = 300
+"""For a bound that assumes nothing of the noise; it shows whether there is any."""
+
+FEATURES = 16
+FEW, MANY = 300, 30_000
+"""Of two labels: the share of the rare one is then the noisy count of it, and next to nothing else."""
+
+DRIVERS, APART = 100, 1e-3
+"""Samples that turn the sign of the last layer in one step, and how far its two weights are apart before."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task, the site and the model for it, and the number that an adversary makes of the answer."""
+
+    ground: Ground
+    task: Task
+    vector: torch.Tensor
+    read: Callable[[dict[str, np.ndarray]], float]
+
+    def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
+        """Answers of one client in rounds that nothing else uses."""
+        node = Node(self.ground.site(randomness))
+        try:
+            with one_thread():
+                return np.array([self._answer(node, replace(self.task, round=first + n, client=client)) for n in range(times)])
+        finally:
+            node.close()
+
+    def _answer(self, node: Node, task: Task) -> float:
+        reply = node.work(task, self.vector)
+        if reply.numbers is not None:
+            return self.read({"answer": self._summed(node, task, reply.numbers)})
+        assert reply.raw is not None
+        return self.read(dict(reply.raw))
+
+    def _summed(self, node: Node, task: Task, numbers: np.ndarray) -> np.ndarray:
+        """The mean that a sum over clients gives, of whom the others have nothing but their noise."""
+        assert task.shares is not None
+        assert isinstance(task.survey, Mean)
+        size = self.ground.declared[task.client]
+        whole = AnswerSum(task.survey, task.shares, len(numbers), (size,) * clients_for(task.shares)).whole
+        rng = node.site.randomness.generator("the shares of others", task.round, task.client)
+        return beside(whole, task.shares, numbers, rng) / size
+
+
+def one_answer(
+    survey: AnySurvey, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
+    shared: Shared | None = None,
+) -> Measured:  # fmt: skip
+    """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`; the better of two
+    bounds, which hold together."""
+    question = _question(survey)
+    if shared and isinstance(survey, Mean):
+        question = _in_a_sum(question, survey, shared)
+    question = replace(question, ground=replace(question.ground, persons=persons))
+    silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
+    each = 1 - (1 - confidence) / 2
+    normal = _normal(question, silent, trials, each, randomness, lambda mu: SampledGaussian(mu, 1.0).epsilon(delta))
+
+    def mechanism(within: bool, times: int, rng: np.random.Generator) -> np.ndarray:
+        return question.asked(WITH if within else WITHOUT, int(rng.integers(2**50)), times, randomness)[:, None]
+
+    free = distinguish(mechanism, delta, min(trials, GUESSES), each, randomness, name="answer")
+    return replace(max(normal, free, key=lambda measured: measured.epsilon), confidence=confidence)
+
+
+def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+    """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and what sampling makes of it."""
+    release = algorithm.samples
+    assert release is not None
+    rate = release.sampling.expected(1)
+    if not 0 < rate <= 1:
+        raise DpflError("A slope is played where samples are drawn at a rate.")
+    question = _slope(replace(release, sampling=All(), realised=False))
+    question = replace(question, ground=question.ground.protecting(algorithm))
+    silent = replace(question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None)))
+    return _normal(question, silent, trials, confidence, randomness, lambda mu: SampledGaussian(mu, rate).epsilon(delta))
+
+
+def _normal(
+    question: Question, silent: Question, trials: int, confidence: float, randomness: Randomness,
+    epsilon: Callable[[float], float],
+) -> Measured:  # fmt: skip
+    one, other = (float(silent.asked(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
+    deviation = deviation_at_most(question.asked(WITHOUT, 0, trials, randomness), confidence)
+    mu = abs(one - other) / max(deviation, abs(one - other) / LARGEST, 1e-30)
+    return Measured(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
+
+
+def _question(survey: AnySurvey) -> Question:
+    if isinstance(survey, ColumnSurvey):
+        return _columns(survey)
+    if isinstance(survey, MetricSurvey):
+        return _metric(survey)
+    return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
+
+
+def _in_a_sum(question: Question, survey: Mean, shared: Shared) -> Question:
+    width = survey.numbers_of(question.ground.x[0].numel())
+    bound = survey.longest(width) * question.ground.declared[0]
+    release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
+    return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))
+
+
+def _columns(survey: ColumnSurvey) -> Question:
+    """The canary is at the upper bound of every column; an adversary looks along its vector."""
+    x = torch.zeros(FEW + 1, survey.numbers)
+    x[0] = 1.0
+    canary = survey.bounded(x[:1])[0].double().numpy() / survey.bound
+    return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"] @ canary))
+
+
+def _metric(survey: MetricSurvey) -> Question:
+    """A model that knows nothing, and a canary whose answer is right all the same, with the largest loss that counts; an
+    adversary looks along its vector."""
+    weights = (2 * survey.most / math.log(2), 1.0)
+    known: tuple[Learning, ...] = (Regression(), MultiClass(2, weights), Binary(weights))
+    task = next(task for task in known if numbers_and_cells(task) == (survey.numbers, survey.cells))
+    y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
+    if not task.classes:
+        y[0] = 2 * math.sqrt(survey.most)
+    counts = counted(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+    canary = counts / np.linalg.norm(counts)
+    asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
+    ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
+    return replace(asked, ground=ground, vector=ground.flat().read())
+
+
+def _histogram(survey: Survey) -> Question:
+    y = torch.cat([torch.zeros(FEW + 1, dtype=torch.int64), torch.ones(MANY, dtype=torch.int64)])
+    return _survey(survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"]))
+
+
+def _count(shares: np.ndarray) -> float:
+    """Of the rare label, from its share."""
+    return float(shares[0] / shares[1] * MANY)
+
+
+def _mean(survey: MeanSurvey) -> Question:
+    x = torch.zeros(FEW + 1, FEATURES)
+    x[0] = 10.0
+    return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum()))
+
+
+def _survey(survey: AnySurvey, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]) -> Question:
+    """The first sample is at client 0 only; both have the rest."""
+    rows = torch.arange(len(y))
+    ground = Ground(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
+    return Question(ground, Task(0, 0, 0, Local(SGD(1.0)), Release(), survey=survey), ground.flat().read(), read)
+
+
+def _slope(release: Release) -> Question:
+    """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the drivers, on x_2, turn the sign of
+    v - u while their own gradients stay what they are."""
+    level, b = release.clip.level, 1e4 * APART
+    layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
+    x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
+    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.level / APART, 1 / (APART * b)
+    rows = torch.arange(DRIVERS + 1)
+    ground = Ground(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
+    rate = 2**0.5 * APART / level
+    task = Task(0, 0, 1, Local(SGD(rate)), Release(), release, slope=True)
+    return Question(ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"]))

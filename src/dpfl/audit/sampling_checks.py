@@ -1,0 +1,211 @@
+"""Who is drawn: whether batches at real nodes, and cohorts of real coordinators, are the independent draws that are counted.
+
+A pixel a sample, and noise left out: an update shows how often each sample was drawn. Shuffled batches have sizes without
+chance, one batch for all steps has samples that come all the time or never, and both cost more than an accountant is told.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.canaries import LITTLE, WITHOUT, Clients, many_canaries
+from dpfl.audit.randomness_checks import TOO_FAR, Checked, count_score, squares_score
+from dpfl.audit.test_bed import Ground, linear
+from dpfl.client.optimisers import SGD
+from dpfl.client.runner import Node
+from dpfl.client.task import Local, Summed, Task
+from dpfl.data import IID, tensors
+from dpfl.engines import one_thread
+from dpfl.errors import DpflError
+from dpfl.models import from_module
+from dpfl.privacy import (
+    All,
+    Budget,
+    FixedSize,
+    Flat,
+    Gaussian,
+    Keyed,
+    PoissonSize,
+    Randomness,
+    Release,
+    SystemEntropy,
+)
+from dpfl.privacy.mechanisms.sampling import Cyclic, Sampling
+from dpfl.run.prepare import prepare
+from dpfl.run.recorder import Silent
+from dpfl.server.coordinator import Coordinator
+from dpfl.server.steps.policy import Fixed
+
+DRAWN = 12
+"""Samples that a batch is to have: so many that sizes show whether they are by chance."""
+
+SINGLE, SEVERAL, STEPS, ROUNDS = 200, 60, 8, 200
+"""Rounds of one step, rounds of several, how many those have, and rounds of cohorts."""
+
+COINS, FEW = 100, 20
+"""Rounds in which clients draw for themselves, and of how many of them at least."""
+
+
+def by_chance(sampling: Sampling) -> bool:
+    return not isinstance(sampling, All | Cyclic)
+
+
+def batches(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """Of a system with noise in steps."""
+    release = algorithm.samples
+    assert release is not None
+    count = _population(release.sampling)
+    rate = release.sampling.expected(count) / count
+    clients = many_canaries(algorithm, count, np.ones(count, dtype=bool))
+    node = clients.node(Keyed(seed))
+    other = clients.node(Keyed(seed + 1))
+    each = 1 if release.sums else STEPS  # a secure sum is of one step
+    try:
+        unit = _update(clients, node, 0, 1, All())
+        single, several, again = (
+            np.stack([_update(clients, at, first + round, steps) / unit for round in range(rounds)])
+            for at, first, rounds, steps in ((node, 0, SINGLE, 1), (node, SINGLE, SEVERAL, each), (other, 0, 20, 1))
+        )
+    finally:
+        node.close()
+        other.close()
+    drawn = [_whole(counts) for counts in (single, several, again)]
+    scores = fairness(drawn[0], rate, isinstance(release.sampling, FixedSize))
+    scores["samples over the steps of a round"] = _within(drawn[1], rate, each)
+    known = ["batches are the same whatever the seed"] if np.array_equal(drawn[0][:20], drawn[2]) else []
+    return _judged(f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known)
+
+
+def cohorts(sampling: Sampling, seed: int = 0) -> Checked:
+    """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the cohort of a system run."""
+    count = _population(sampling)
+    keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
+    fresh, anew = (_cohorts(sampling, count, seed, "system", 20) for _ in range(2))
+    rate = sampling.expected(count) / count
+    known = ["cohorts are the same whatever the seed"] if np.array_equal(keyed, other) else []
+    if np.array_equal(fresh, anew):
+        known.append(
+            "cohorts from the system's entropy are the same every time: whoever knows them gains all that sampling gave"
+        )
+    return _judged(f"{ROUNDS} cohorts of {count} clients", fairness(keyed, rate, isinstance(sampling, FixedSize)), known)
+
+
+def coins(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to no noise."""
+    keyed = _coins(algorithm, Keyed(seed), COINS)
+    other, fresh, anew = (_coins(algorithm, source, 20) for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy()))
+    known = ["clients draw the same whatever the seed"] if np.array_equal(keyed[:20], other) else []
+    if np.array_equal(fresh, anew):
+        known.append("clients draw the same from the system's entropy every time")
+    count = keyed.shape[1]
+    rate = algorithm.clients.sampling.expected(count) / count
+    return _judged(f"{COINS} rounds of {count} clients that draw themselves", fairness(keyed, rate, False), known)
+
+
+def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndarray:
+    """Who trained in each round, as 0 and 1, at real nodes."""
+    sampling = algorithm.clients.sampling
+    count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
+    rows = torch.zeros(1, dtype=torch.int64)
+    ground = Ground(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
+    release = replace(algorithm.clients.fitted((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
+    task = Task(0, 0, 1, Local(SGD(1.0)), release, summed=Summed(1.0, 1.0, count))
+    whole, vector, node = release.whole_sum(1.0, count), ground.flat().read(), Node(ground.site(randomness))
+    try:
+        with one_thread():
+            sent = [[node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)] for r in range(rounds)]
+    finally:
+        node.close()
+    return np.array([[float(np.linalg.norm(whole.total(one)) > 0.5) for one in row if one is not None] for row in sent])
+
+
+def fairness(drawn: np.ndarray, rate: float, fixed: bool) -> dict[str, float]:
+    """Scores of a table of draws (draws, units) of 0 and 1, in deviations: sizes, units, and who comes twice running."""
+    draws, units = drawn.shape
+    one = rate * (1 - rate)
+    sizes, often, twice = drawn.sum(1), drawn.sum(0), float((drawn[1:] * drawn[:-1]).sum())
+    left = units / max(units - 1, 1) if fixed else 1.0
+    overlap = units * (draws - 1) * rate**2
+    spread = units * ((draws - 1) * rate**2 * (1 - rate**2) + 2 * (draws - 2) * (rate**3 - rate**4))
+    scores = {
+        "how often a unit comes": squares_score(float(np.square(often - draws * rate).sum()) / (draws * one * left), units),
+        "who comes twice running": count_score(twice, overlap, spread),
+    }
+    if fixed:
+        return scores | {"sizes": count_score(float(np.abs(sizes - units * rate).sum()), 0.0, 0.0)}
+    return scores | {
+        "how many come": count_score(float(sizes.sum()), draws * units * rate, draws * units * one),
+        "sizes": squares_score(float(np.square(sizes - units * rate).sum()) / (units * one), draws),
+    }
+
+
+def _within(counts: np.ndarray, rate: float, steps: int) -> float:
+    """How much the number of steps that draw a sample varies: as sums of independent coins, or more, or less."""
+    one = steps * rate * (1 - rate)
+    fourth = 2 + (1 - 6 * rate * (1 - rate)) / one
+    return count_score(float(np.square(counts - steps * rate).sum()) / one, counts.size, counts.size * fourth)
+
+
+def _judged(seen: str, scores: dict[str, float], known: list[str]) -> Checked:
+    far = [f"{what}: {score:+.1f} deviations from independent draws" for what, score in scores.items() if abs(score) > TOO_FAR]
+    furthest = max(scores.values(), key=abs)
+    return Checked(f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws", (*known, *far))
+
+
+def _population(sampling: Sampling) -> int:
+    """Units of which some are drawn: five times a size that is given, else so many that a draw has enough of them."""
+    if isinstance(sampling, FixedSize | PoissonSize):
+        return max(60, 5 * sampling.size)
+    return min(max(60, math.ceil(DRAWN / sampling.expected(1))), 2000)
+
+
+def _update(clients: Clients, node: Node, round: int, steps: int, sampling: Sampling | None = None) -> np.ndarray:
+    """Of the client that has all samples, after steps of plain descent: two weights a sample, of which one is enough."""
+    task = clients.task(round, WITHOUT)
+    assert task.samples is not None
+    samples = replace(task.samples, sampling=sampling or task.samples.sampling, realised=False)
+    samples = samples.with_noise(LITTLE) if samples.sums else replace(samples, noise=None)
+    bare = replace(task, steps=steps, samples=samples, local=Local(SGD(1.0)))
+    with one_thread():
+        update = clients.update(node, bare).reshape(2, -1)[0]
+    return update * samples.sampling.expected(clients.ground.declared[WITHOUT])
+
+
+def _whole(counts: np.ndarray) -> np.ndarray:
+    drawn = np.rint(counts)
+    if np.abs(counts - drawn).max() > 0.2:
+        raise DpflError("The batches of this system cannot be read off its updates.")
+    return drawn
+
+
+def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: int) -> np.ndarray:
+    """Who was asked in each round, as 0 and 1."""
+    x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
+    federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
+    made = Algorithm("audit", Local(SGD(0.1)), Fixed(1), clients=Release(sampling, Flat(1.0), Gaussian(1.0)))
+    drawn = np.zeros((rounds, count))
+    with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
+        job = prepare(
+            from_module(torch.nn.Linear(2, 2)), federation, made, Budget(rounds=rounds), seed=seed, out=Path(folder) / "run",
+            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None, progress=Silent(),
+            resume=False, experiment=None,
+        )  # fmt: skip
+        with closing(job.engine):
+            for row, asked in zip(drawn, _orders(job.coordinator), strict=True):
+                row[asked] = 1
+    return drawn
+
+
+def _orders(coordinator: Coordinator) -> Iterator[list[int]]:
+    while (order := coordinator.next_order()) is not None:
+        yield [task.client for task in order.tasks]
+        coordinator.close_round(order.steps)

@@ -1,0 +1,96 @@
+"""How far one unit truly moves what its noise is for: real nodes and coordinators with next to no noise, and a search.
+
+Neighbours start from the worst that is known (far away, on either side, or blank) and are changed at random as long as that
+moves them further apart. Where they are further apart than the release states, its noise is too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from dpfl.algorithms import Algorithm
+from dpfl.audit.canaries import LITTLE, Clients, one_canary
+from dpfl.audit.noise_check import plain
+from dpfl.audit.randomness_checks import Checked
+from dpfl.audit.sums import clients_for
+from dpfl.audit.test_bed import Ground, linear, play
+from dpfl.privacy import FixedSize, Keyed, Release
+from dpfl.privacy.mechanisms.clip import Measuring
+from dpfl.server.steps.policy import Fixed
+
+TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
+ROUNDING = 1 + 1e-4
+
+
+def movement(algorithm: Algorithm, seed: int = 0) -> Checked:
+    """Against what the release states, in the measure of its clip."""
+    if algorithm.scale == "round":
+        count = clients_for(algorithm.sums, CLIENTS)
+        share, how = max(_of_rounds(algorithm, count)), f"each of {count} clients of unlike sizes in its turn"
+    else:
+        share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"
+    seen = f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for ({how})"
+    return Checked(seen, (seen,) if share > ROUNDING else ())
+
+
+def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
+    """One sample of a client, or all that it has: steps by themselves, uploads as they are trained."""
+    made = replace(plain(algorithm), steps=Fixed(1)) if algorithm.scale == "step" else algorithm
+    found = one_canary(replace(made, schedule=None))
+    share = apart(found)
+    for _ in range(TRIES):
+        x, change = found.ground.x, FAR ** float(torch.rand(1, generator=rng))
+        tried = replace(found, ground=replace(found.ground, x=x + change * torch.randn(x.shape, generator=rng)))
+        if (further := apart(tried)) > share:
+            share, found = further, tried
+    return share
+
+
+def apart(clients: Clients) -> float:
+    """Of the two clients' updates, in the measure of the clip, over the sensitivity."""
+    made, release = clients.algorithm, clients.algorithm.release
+    assert release is not None
+    difference = torch.from_numpy(clients.signal())
+    if made.scale == "upload":
+        return _measured(difference, release) / release.sensitivity()
+    each = release.sampling.expected(clients.ground.declared[0])
+    replaced = 2 if isinstance(release.sampling, FixedSize) else 1
+    return _measured(difference * each, release) / (replaced * release.sensitivity())
+
+
+def _measured(difference: Tensor, release: Release) -> float:
+    clip = release.clip
+    return float(clip.norms(difference[None])) if isinstance(clip, Measuring) else float(difference.double().norm())
+
+
+def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
+    """A client far away, or blank: what the weighted sums of one round differ by."""
+    made = replace(plain(algorithm), schedule=None).with_noise(LITTLE)
+    for client in range(count):
+        sums = []
+        for far in (client, None):
+            ground = _clients(far, count, made.asks_public_clips)
+            (played,) = play(made, ground, Keyed(0), 1)
+            release = played.asked.tasks[0].clients
+            divisor = release.sampling.expected(count) * made.weights.usual(ground.declared)
+            sums.append((played.state.vector - ground.flat().read()) * divisor)
+        yield _measured(sums[0] - sums[1], release) / release.sensitivity()
+
+
+def _clients(far: int | None, count: int, public: bool) -> Ground:
+    """All blank but one; the last client is the largest, and labels differ from client to client."""
+    sizes = [2 * (client + 1) for client in range(count + public)]
+    rows = torch.arange(sum(sizes)).split(sizes)
+    x, y = torch.zeros(sum(sizes), INPUTS), torch.zeros(sum(sizes), dtype=torch.int64)
+    for client, held in enumerate(rows):
+        y[held[: client + 1]] = 1
+    if public:
+        x[rows[-1]] = 1.0
+    if far is not None:
+        x[rows[far]] = FAR
+        y[rows[far]] = far % 2
+    return Ground(linear(INPUTS), x, y, 2, rows[:count], sizes[:count], rows[count:])

@@ -1,0 +1,139 @@
+"""A finished run as its own files prove it: the record made into parts again, the checkpoint, and the ledgers read together.
+
+What the run said of itself (statement.json, result.json) is compared with that and never taken for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpfl.algorithms import Algorithm, from_name
+from dpfl.certificate.reading import read
+from dpfl.certificate.restated import Restated
+from dpfl.config.experiment import parse
+from dpfl.data.remote_federation import NODES
+from dpfl.errors import DpflError
+from dpfl.privacy import Keyed, Ledger, PrivacyStatement, SystemEntropy
+from dpfl.run.accounts import Accounts, warnings_for
+from dpfl.run.algorithm_record import algorithm_of
+from dpfl.run.folder import METRICS, RunFolder
+
+
+@dataclass(frozen=True)
+class Ended:
+    folder: RunFolder
+    record: Mapping[str, Any]
+    numbers: Mapping[str, Any]
+    accounts: Accounts
+    statement: PrivacyStatement
+    """Made again, from the ledgers as they are."""
+    told: PrivacyStatement
+    """As the run wrote it, when it ended."""
+    result: Mapping[str, Any]
+    """What the run said that it came to."""
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return self.accounts.algorithm
+
+
+def ended(folder: RunFolder) -> Ended:
+    """Refused where anything does not fit together, with a sentence that names it."""
+    try:
+        return _ended(folder)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DpflError(f"The files of the run in {folder.path} do not fit together ({error}); restore them.") from error
+
+
+def _ended(folder: RunFolder) -> Ended:
+    told, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
+    record, numbers = folder.record(), folder.came_to()
+    accounts = accounts_of(folder, record)
+    if accounts.algorithm.unit == "none":
+        raise DpflError(f"The run in {folder.path} added no noise: nothing is proven of it, so there is nothing to certify.")
+    accounts.check_kept(numbers["paid"])
+    accounts.check_made()
+    _refuse_uncounted(accounts)
+    restated = Restated(accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
+    for word, said, truth in restated.differences(told):
+        raise _differs(folder, "statement.json", word, said, truth)
+    if result.get("privacy") != told:
+        raise _differs(folder, "result.json", "privacy", result.get("privacy"), "what statement.json says")
+    came_to = {"run": accounts.run, "rounds": numbers["round"]}
+    came_to |= {name: numbers[name] for name in ("iterations", "model_sha256")}
+    for word, truth in came_to.items():
+        if result.get(word) != truth:
+            raise _differs(folder, "result.json", word, result.get(word), truth)
+    return Ended(folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result)
+
+
+def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> DpflError:
+    return DpflError(
+        f"{folder.file(name)} says {word} {said!r}, but the run's record, checkpoint and ledgers give {truth!r}; "
+        "restore it from a copy."
+    )
+
+
+def _refuse_uncounted(accounts: Accounts) -> None:
+    """A ledger with debits of the run that is no account of it: somebody's releases would be in no statement."""
+    counted = {path.name for path in accounts.paths()}
+    for path in sorted(accounts.folder.glob("*.sqlite")):
+        if path.name in counted or path.name == METRICS:
+            continue
+        with closing(Ledger.read(path)) as ledger:
+            if any(run == accounts.run for run, *_ in ledger.debits()):
+                raise DpflError(
+                    f"The ledger {path} holds debits of the run {accounts.run}, which has no such account: it was copied or "
+                    "renamed, or the record was; bring back what the run had."
+                )
+
+
+def accounts_of(folder: RunFolder, record: Mapping[str, Any]) -> Accounts:
+    """The accounts as the run had them: one for every client that its record counts, whatever its statement lists."""
+    resolved = record["resolved"]
+    algorithm, clients, delta = _algorithm(record), resolved["clients"], resolved["budget"]["delta"]
+    return Accounts(
+        run=record["run"]["id"],
+        algorithm=algorithm,
+        folder=Path(resolved.get("ledger") or folder.ledgers),
+        declared=(resolved["largest"],) * clients,
+        delta=delta,
+        accountant=resolved["accountant"],
+        limit=None,
+        epsilon=resolved["budget"].get("epsilon"),
+        warnings=(*warnings_for(algorithm.unit, clients, resolved["largest"], delta), *resolved.get("warnings", ())),
+        reading=True,
+        timed=resolved["budget"].get("seconds") is not None,
+        names=tuple(resolved.get("names", ())),
+        ordered=resolved.get("partition") == NODES,
+        arithmetic=resolved.get("arithmetic", ""),
+    )
+
+
+def _algorithm(record: Mapping[str, Any]) -> Algorithm:
+    """From its description, held against the system that the experiment names where it does."""
+    made = algorithm_of(record["resolved"]["algorithm"])
+    if not record.get("experiment"):
+        return made
+    experiment = parse(record["experiment"])
+    section, unit = experiment.algorithm, experiment.privacy.unit
+    asked = from_name(section.name, **section.options())
+    asked = asked.protecting(unit) if unit else asked
+    for word in ("name", "variant", "leaks", "unit", "scale"):
+        if getattr(asked, word) != getattr(made, word):
+            raise DpflError(
+                f"experiment.toml asks for a system whose {word} is {getattr(asked, word)!r} and records one whose {word} is "
+                f"{getattr(made, word)!r}; restore it from a copy."
+            )
+    return replace(made, claim=asked.claim)
+
+
+def _mapping(folder: RunFolder, name: str) -> dict[str, Any]:
+    told = read(folder, name)
+    if not isinstance(told, dict):
+        raise DpflError(f"{folder.file(name)} does not hold what a run writes there; restore it from a copy.")
+    return told

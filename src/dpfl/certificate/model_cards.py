@@ -1,0 +1,80 @@
+"""The model card of a run, held against the statement, the record and the result that it was made from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dpfl.certificate.check import Check
+from dpfl.certificate.finished_run import Ended
+from dpfl.certificate.reading import own_card
+from dpfl.privacy import Budget
+from dpfl.run.model_card import CLOSING, LOADING, NAME, PRIVACY, TITLE, closing_lines, privacy_lines, rows_of_outcome
+
+ALWAYS = (
+    "proven", "claimed", "used", "unit", "warning", "adversary", "noise", "releases", "asked", "not accounted for", "assumes",
+)  # fmt: skip
+"""Words of a statement that every version has written into its cards."""
+
+EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d", re.IGNORECASE)
+"""An epsilon where the card of a run has none."""
+
+
+def check_card(found: Ended) -> Check:
+    """Whether the card says what the run's other files say; parts that nothing else tells are named."""
+    text = own_card(found.folder)
+    if text is None:
+        words = f"{NAME} is not the card that the run wrote." if found.folder.file(NAME).exists() else f"There is no {NAME}."
+        return Check("card", "not the run's", unchecked=(words,))
+    try:
+        faults = tuple(f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, found))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        faults = (f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",)
+    unchecked = f"Of {NAME}, how the model is loaded, and the names of model, task and data."
+    return Check("card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,))
+
+
+def _faults(text: str, found: Ended) -> Iterator[str]:
+    lines = text.splitlines()
+    rendered = list(_rendered(found))
+    headings = [line for line in lines if line.startswith("#") and line not in _code(lines)]
+    if headings != [TITLE, PRIVACY, LOADING, CLOSING]:
+        yield f"its headings are {', '.join(headings)}"
+        return
+    for part in (privacy_lines(found.told), closing_lines(found.result["warnings"])):
+        expected = _section(list(part))
+        there = _section(lines[lines.index(expected[0]) :])
+        expected = [line for line in expected if line in there or not _is_newer(line)]
+        if there != expected:
+            odd = [line for line in (*there, *expected) if (line in there) != (line in expected)]
+            yield f"{expected[0][3:]!r} differs ({(odd or there)[0]!r})"
+    for row in rendered:
+        label = row[: row.index("|", 2) + 1]
+        if [line for line in lines if line.startswith(label)] != [row]:
+            yield f"its row {label!r} is not {row!r}"
+    known = {*rendered, *privacy_lines(found.told), *closing_lines(found.result["warnings"])}
+    for line in lines:
+        if line not in known and EPSILON.search(line):
+            yield f"it has an epsilon where the run wrote none ({line.strip()!r})"
+
+
+def _rendered(found: Ended) -> list[str]:
+    budget = {name: value for name, value in found.record["resolved"]["budget"].items() if name != "part"}
+    return rows_of_outcome(found.algorithm, Budget(**budget), found.result)
+
+
+def _section(lines: list[str]) -> list[str]:
+    """The lines up to the next heading, without empty ones; how wide a column is does not matter."""
+    end = next((number for number in range(1, len(lines)) if lines[number].startswith("## ")), len(lines))
+    return [re.sub(r"(?<=\S) {2,}", "  ", line) for line in lines[:end] if line]
+
+
+def _is_newer(line: str) -> bool:
+    """Whether it is a line of the statement that the version which wrote a card may not have known."""
+    return line.startswith("    ") and line.split("  ")[2] not in ALWAYS
+
+
+def _code(lines: list[str]) -> set[str]:
+    """Comments of the code that loads the model, which look like headings."""
+    fences = [number for number, line in enumerate(lines) if line.startswith("```")]
+    return {line for start, end in zip(fences[::2], fences[1::2], strict=False) for line in lines[start:end]}

@@ -1,0 +1,62 @@
+"""A server's run as others watch it: a JSON object a line in `server.log`, and figures for `/metrics`. Nothing of any data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dpfl.node.journal import Journal
+from dpfl.run.metrics import Row
+from dpfl.run.recorder import Progress
+from dpfl.transports.flower.watch import Figure, alone
+
+LOG = "server.log"
+
+
+class Told:
+    """Passes on to `shown` what it is told."""
+
+    def __init__(self, shown: Progress, folder: Path) -> None:
+        self._shown, self._folder = shown, folder
+        self._journal: Journal | None = None
+        self._job: Any = None
+        self._row: Row | None = None
+        self._lost = 0
+
+    def start(self, job: Any) -> None:
+        self._job, self._journal = job, Journal(self._folder / LOG)
+        self._lost = len(job.coordinator.lost)
+        self._journal.write("started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round)
+        self._shown.start(job)
+
+    def tell(self, row: Row) -> None:
+        self._row = row
+        lost = self._job.coordinator.lost
+        assert self._journal is not None
+        for reply in lost[self._lost :]:
+            self._journal.write("lost", reply=reply)
+        self._lost = len(lost)
+        told = {"steps": row.steps, "clients": row.clients, "bytes": row.bytes, "seconds": round(row.seconds, 3)}
+        self._journal.write("round", round=row.round, epsilon=row.epsilon, delta=self._job.budget.delta, **told)
+        self._shown.tell(row)
+
+    def stop(self) -> None:
+        if self._journal:
+            self._journal.write("ended", by=self._job.coordinator.stopped_by)
+            self._journal.close()
+        self._shown.stop()
+
+    def figures(self) -> list[Figure]:
+        row = self._row
+        if row is None or self._job is None:
+            return [alone("dpfl_rounds_total", "counter", "Rounds made.", 0)]
+        guarantee = f'delta="{self._job.budget.delta:g}",unit="{self._job.algorithm.unit}"'
+        return [
+            alone("dpfl_rounds_total", "counter", "Rounds made.", row.round),
+            alone("dpfl_replies_lost_total", "counter", "Replies that were refused, lost or dropped.", self._lost),
+            alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
+            alone("dpfl_seconds_total", "counter", "Seconds of the run.", row.seconds),
+            alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),
+            *([Figure("dpfl_epsilon_ordered", "gauge", "At most, by the server's count.", {guarantee: row.epsilon})]
+              if row.epsilon is not None else []),
+        ]  # fmt: skip

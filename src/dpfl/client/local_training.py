@@ -1,0 +1,102 @@
+"""Local training: private steps on Poisson batches, or plain steps on shuffled ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl.client.dataset import Holdings
+from dpfl.client.drift import Drift
+from dpfl.client.objectives import Generator
+from dpfl.client.plain_descent import descent
+from dpfl.client.task import Local
+from dpfl.gradients.clipped import ClippedGradients, NonFinite, check_units
+from dpfl.gradients.products import sum_rows
+from dpfl.models import FlatModel
+from dpfl.privacy import Release
+from dpfl.privacy.mechanisms.clip import Clip, Measuring, Reshaping
+
+Watch = Callable[[np.ndarray], None]
+"""Told of a batch, before its step."""
+
+
+def private_steps(
+    gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
+    drift: Drift | None = None, watch: Watch | None = None,
+) -> None:  # fmt: skip
+    """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).
+
+    A unit is a sample, or a person with the mean over their rows; n counts the same. `watch` is told of every step before it.
+    """
+    model = gradients.model
+    step = local.optimiser.start()
+    divisor = release.divides_by(size)
+    draws, noise = generator("batch"), generator("sample noise")
+    for _ in range(steps):
+        batch = release.sampling.draw(len(data), draws)
+        if release.realised and not len(batch):
+            continue
+        total = clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
+        noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
+        if watch:
+            watch(batch)
+        here = model.vector[: model.layout.trainable]
+        here += step(drift.added(noisy, here) if drift else noisy)
+
+
+def clipped_batch(gradients: ClippedGradients, data: Holdings, release: Release, generator: Generator) -> Tensor:
+    """The clipped sum of one batch, for those who add the noise elsewhere."""
+    batch = release.sampling.draw(len(data), generator("batch"))
+    return clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
+
+
+def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
+    """By the norms of the layers; or from gradients written out, where the clip has a measure of its own. In float64."""
+    if not isinstance(clip, Measuring):
+        return gradients(x, y, clip.factors, whose).total
+    total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
+    written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
+    units = 0
+    for _, rows in written:
+        total += (
+            clip.clipped(rows).double().sum(0)
+            if isinstance(clip, Reshaping)
+            else sum_rows(clip.factors(clip.norms(rows)), rows)
+        )
+        units += len(rows)
+    check_units(units, additions=0)
+    return total
+
+
+def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
+    """What the clip bounds, of every sample."""
+    norms = [clip.norms(rows) if isinstance(clip, Measuring) else rows.norm(dim=1) for _, rows in gradients.rows(x, y)]
+    return torch.cat([torch.zeros(0), *norms])
+
+
+def plain_steps(
+    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None,
+    last: Tensor | None = None,
+) -> None:  # fmt: skip
+    """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
+    if not len(data):
+        return
+    batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
+    loss_of = local.objective.start(model, last, generator)
+    for loss in descent(model, data, local, steps, drift, loss_of)(batches):
+        if not math.isfinite(loss):
+            raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
+
+
+def shuffled(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+    """Batches without replacement, epoch after epoch; a last batch of one joins the batch before it."""
+    cuts = list(range(batch_size, size, batch_size))
+    if cuts and size - cuts[-1] == 1:
+        cuts.pop()
+    while True:
+        yield from torch.from_numpy(rng.permutation(size)).tensor_split(cuts)

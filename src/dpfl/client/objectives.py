@@ -1,0 +1,147 @@
+"""What a client's plain steps lower: cross-entropy alone, or with a term on what its last linear layer reads or is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpfl.codec import part
+from dpfl.errors import DpflError
+from dpfl.gradients.losses import Loss, mean_loss, sample_losses
+from dpfl.lazy_import import functional, nn
+from dpfl.models import FlatModel
+from dpfl.models.flat import evaluating
+from dpfl.privacy.mechanisms.noise import gaussian_vector
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Generator = Callable[[str], np.random.Generator]
+"""A purpose to a generator of its own; the steps of a round draw from it in turn."""
+
+
+class Objective(Protocol):
+    @property
+    def needs_last(self) -> bool:
+        """Whether clients must be told where they ended their last round."""
+
+    def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        """The loss of this round, from the global model, and from the client's own of its last round where it has one."""
+
+
+@part("objective.cross-entropy")
+@dataclass(frozen=True)
+class CrossEntropy:
+    needs_last = False
+
+    def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        return mean_loss
+
+
+@part("objective.contrastive")
+@dataclass(frozen=True)
+class Contrastive:
+    """Cross-entropy + mu l_con, which draws representations to the global model's and away from the client's last ones.
+
+    The representation z of a sample is what the last linear layer reads (Li, He and Song 2021, eq. 3, without a projection).
+    """
+
+    mu: float = 1.0
+    temperature: float = 0.5
+    needs_last = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mu < math.inf:
+            raise DpflError(f"The weight of the contrastive term (mu) must be a number of at least 0, not {self.mu}.")
+        if not 0 < self.temperature < math.inf:
+            raise DpflError(f"The temperature of the contrastive term must be a positive number, not {self.temperature}.")
+
+    def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        start = model.read()
+        before = start if last is None else last
+
+        def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
+            near, far = (_representations_at(vector, model, x) for vector in (start, before))
+            seen = final_layer(model, x)
+            contrast = contrastive_losses(seen.inputs.flatten(1), near, far, self.temperature)
+            return sample_losses(seen.scores, y, model.task).mean() + self.mu * contrast.mean()
+
+        return loss
+
+
+@part("objective.perturbed", stddev="deviation")
+@dataclass(frozen=True)
+class Perturbed:
+    """Cross-entropy + share times that of the scores which a last linear layer moved by N(0, deviation^2) gives."""
+
+    share: float = 1.0
+    deviation: float = 0.1
+    needs_last = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < math.inf:
+            raise DpflError(f"The share of the perturbed loss must be a number of at least 0, not {self.share}.")
+        if not 0 <= self.deviation < math.inf:
+            raise DpflError(f"The deviation of the perturbation must be a number of at least 0, not {self.deviation}.")
+
+    def start(self, model: FlatModel, last: Tensor | None, generator: Generator) -> Loss:
+        rng = generator("perturbation")
+
+        def moved(parameter: Tensor) -> Tensor:
+            return parameter + gaussian_vector(parameter.numel(), self.deviation, rng).view(parameter.shape)
+
+        def loss(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
+            seen = final_layer(model, x)
+            weight, bias = seen.layer.weight, seen.layer.bias
+            scores = functional.linear(seen.inputs, moved(weight), None if bias is None else moved(bias))
+            both = (sample_losses(found, y, model.task).mean() for found in (seen.scores, scores))
+            return next(both) + self.share * next(both)
+
+        return loss
+
+
+def contrastive_losses(z: Tensor, near: Tensor, far: Tensor, temperature: float) -> Tensor:
+    """-log(exp(sim(z, near) / T) / (exp(sim(z, near) / T) + exp(sim(z, far) / T))) of each row; sim is the cosine."""
+    return functional.softplus((functional.cosine_similarity(z, far) - functional.cosine_similarity(z, near)) / temperature)
+
+
+@dataclass(frozen=True)
+class FinalLayer:
+    """The linear layer that made the scores of a batch, and what it read."""
+
+    layer: nn.Linear
+    inputs: Tensor
+    scores: Tensor
+
+
+def final_layer(model: FlatModel, x: Tensor) -> FinalLayer:
+    """One forward pass, and the layer that came last in it; the module carries hooks only meanwhile."""
+    seen: list[FinalLayer] = []
+
+    def hook(layer: nn.Linear, inputs: tuple[Tensor, ...], scores: Tensor) -> None:
+        seen[:] = [FinalLayer(layer, inputs[0], scores)]
+
+    handles = [layer.register_forward_hook(hook) for layer in model.module.modules() if isinstance(layer, nn.Linear)]
+    try:
+        scores = model.module(model.arrange(x))
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not seen or seen[0].scores is not scores:
+        raise DpflError("This objective takes a model whose scores come straight from a linear layer; end it with nn.Linear.")
+    return seen[0]
+
+
+def _representations_at(vector: Tensor, model: FlatModel, x: Tensor) -> Tensor:
+    """Under another model, as it would be evaluated."""
+    here = model.read()
+    model.load(vector)
+    try:
+        with evaluating(model.module):
+            return final_layer(model, x).inputs.flatten(1)
+    finally:
+        model.load(here)

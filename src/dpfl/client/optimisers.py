@@ -1,0 +1,158 @@
+"""Steps on a flat vector. Fed with a noisy gradient they are post-processing, and cost no privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from dpfl.codec import part
+from dpfl.errors import DpflError
+from dpfl.lazy_import import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Step: TypeAlias = "Callable[[Tensor], Tensor]"
+"""A gradient in, the change of the model out; keeps its own moments."""
+
+
+class Optimiser(Protocol):
+    @property
+    def rate(self) -> float: ...
+
+    @property
+    def linear(self) -> bool:
+        """Whether its steps add up to -rate times the sum of the gradients, and can be read as that."""
+
+    def start(self) -> Step:
+        """A fresh optimiser: clients keep nothing from one round to the next."""
+
+
+def _check(rate: float) -> None:
+    if not 0 < rate < math.inf:
+        raise DpflError(f"The learning rate must be above 0 and finite, not {rate}.")
+
+
+@part("optimiser.sgd", learning_rate="rate")
+@dataclass(frozen=True)
+class SGD:
+    rate: float
+    linear = True
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        return lambda gradient: -self.rate * gradient
+
+
+NOT_PLANNED = "This learning rate follows from budget, clients and model; give a rate to use it outside of a run."
+
+
+@part("optimiser.planned-sgd")
+@dataclass(frozen=True)
+class PlannedSGD:
+    """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run; or, with `by_rows`,
+    on rows of a table, by what is declared of a row."""
+
+    walk: float
+    by_rows: bool = False
+    linear = False
+
+    def __post_init__(self) -> None:
+        if not self.walk > 0:
+            raise DpflError(f"The walk that a learning rate follows from must be above 0, not {self.walk}; 15 is usual.")
+
+    @property
+    def rate(self) -> float:
+        raise DpflError(NOT_PLANNED)
+
+    def start(self) -> Step:
+        raise DpflError(NOT_PLANNED)
+
+
+@part("optimiser.momentum", learning_rate="rate")
+@dataclass(frozen=True)
+class Momentum:
+    rate: float
+    beta: float = 0.9
+    linear = False
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        velocity: Tensor | float = 0.0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal velocity
+            velocity = self.beta * velocity + gradient
+            return -self.rate * velocity
+
+        return step
+
+
+@part("optimiser.adam", learning_rate="rate")
+@dataclass(frozen=True)
+class Adam:
+    rate: float
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    linear = False
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        first: Tensor | float = 0.0
+        second: Tensor | float = 0.0
+        count = 0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal first, second, count
+            count += 1
+            first = self.beta1 * first + (1 - self.beta1) * gradient
+            second = self.beta2 * second + (1 - self.beta2) * gradient.square()
+            mean = first / (1 - self.beta1**count)
+            scale = torch.sqrt(second / (1 - self.beta2**count)) + self.epsilon
+            return -self.rate * mean / scale
+
+        return step
+
+
+@part("optimiser.adagrad", learning_rate="rate")
+@dataclass(frozen=True)
+class AdaGrad:
+    rate: float
+    epsilon: float = 1e-8
+    linear = False
+
+    def __post_init__(self) -> None:
+        _check(self.rate)
+
+    def start(self) -> Step:
+        squares: Tensor | float = 0.0
+
+        def step(gradient: Tensor) -> Tensor:
+            nonlocal squares
+            squares = squares + gradient.square()
+            return -self.rate * gradient / (torch.sqrt(squares) + self.epsilon)
+
+        return step
+
+
+OPTIMISERS: dict[str, type[SGD] | type[Momentum] | type[Adam] | type[AdaGrad]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adam": Adam,
+    "adagrad": AdaGrad,
+}
+
+
+def optimiser(name: str, rate: float) -> Optimiser:
+    if name not in OPTIMISERS:
+        raise DpflError(f"There is no optimiser {name!r}; choose one of {', '.join(OPTIMISERS)}.")
+    return OPTIMISERS[name](rate)

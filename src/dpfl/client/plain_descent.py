@@ -1,0 +1,116 @@
+"""Plain SGD on a client's batches: each way yields the mean loss of a batch after it has moved the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dpfl.client.dataset import Holdings
+from dpfl.client.drift import Drift
+from dpfl.client.optimisers import SGD, Optimiser
+from dpfl.client.task import Local
+from dpfl.gradients.chain import Chain
+from dpfl.gradients.clipped import plain_gradient
+from dpfl.gradients.losses import Loss, losses_and_gradients, mean_loss
+from dpfl.gradients.products import Unsupported
+from dpfl.gradients.recording import Layer
+from dpfl.models import FlatModel
+
+aten = torch.ops.aten
+
+Descent = Callable[[Iterable[Tensor]], Iterator[float]]
+
+
+def descent(
+    model: FlatModel, data: Holdings, local: Local, steps: int, drift: Drift | None = None, loss_of: Loss = mean_loss
+) -> Descent:
+    """The quickest way for this model, these samples and this many steps; only by autograd where the loss has more terms."""
+    rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift, loss_of)
+    if drift or loss_of is not mean_loss or not isinstance(local.optimiser, SGD):
+        return anyhow
+    try:
+        chain = Chain(model)
+    except Unsupported:
+        return anyhow
+    return partial(_in_dual if _dual_pays(chain, len(data), local.batch_size, steps) else _in_place, chain, data, rate)
+
+
+def _by_autograd(
+    model: FlatModel, data: Holdings, optimiser: Optimiser, drift: Drift | None, loss_of: Loss, batches: Iterable[Tensor]
+) -> Iterator[float]:
+    step, here = optimiser.start(), model.vector[: model.layout.trainable]
+    for batch in batches:
+        gradient, loss = plain_gradient(model, *data.take(batch), loss_of)
+        here += step(drift.added(gradient, here) if drift else gradient)
+        yield loss
+
+
+@torch.no_grad()
+def _in_place(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
+    """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
+    for batch in batches:
+        x, y = data.take(batch)
+        scores, kept = chain.forward(chain.model.arrange(x))
+        losses, g = losses_and_gradients(scores, y, chain.model.task)
+        for layer, inputs, outputs in chain.backward(g, kept):
+            _move(layer, inputs, outputs, -rate / len(batch))
+        yield float(losses.mean())
+
+
+@torch.no_grad()
+def _in_dual(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
+    """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs products of samples only."""
+    x, y = data.take(torch.arange(len(data)))
+    x, first = x.flatten(1), chain.layers[0].module
+    assert isinstance(first, nn.Linear)
+    products = x @ x.T if first.bias is None else x @ x.T + 1
+    outputs_before, a = F.linear(x, first.weight, first.bias), x.new_zeros(len(x), first.out_features)
+    for batch in batches:
+        scores, kept = chain.forward(torch.addmm(outputs_before[batch], products[batch], a), after=chain.first)
+        losses, g = losses_and_gradients(scores, y[batch], chain.model.task)
+        for layer, inputs, outputs in chain.backward(g, [()] * chain.first + [(batch,)] + kept):
+            if layer.module is first:
+                a.index_add_(0, inputs, outputs, alpha=-rate / len(batch))
+            else:
+                _move(layer, inputs, outputs, -rate / len(batch))
+        yield float(losses.mean())
+    first.weight.addmm_(a.T, x)
+    if first.bias is not None:
+        first.bias.add_(a.sum(0))
+
+
+def _dual_pays(chain: Chain, samples: int, batch: int, steps: int) -> bool:
+    """Whether half of the multiplications of the first layer can be saved, or more."""
+    first = chain.layers[0]
+    if (
+        not isinstance(first.module, nn.Linear)
+        or not chain.begins_with_layer
+        or len(first.entries) < len(list(first.module.parameters()))
+    ):
+        return False
+    width, outputs, seen = first.module.in_features, first.module.out_features, steps * min(batch, samples)
+    dual = samples * width * (samples + 2 * outputs) + seen * samples * outputs
+    return 2 * dual < 2 * seen * width * outputs
+
+
+def _move(layer: Layer, x: Tensor, g: Tensor, factor: float) -> None:
+    module = layer.module
+    if isinstance(module, nn.Linear):
+        x, g = x.flatten(0, -2), g.flatten(0, -2)
+        if "weight" in layer.entries:
+            module.weight.addmm_(g.T, x, alpha=factor)
+        if "bias" in layer.entries:
+            module.bias.add_(g.sum(0), alpha=factor)
+        return
+    assert isinstance(module, nn.Conv2d)
+    needed = (False, "weight" in layer.entries, "bias" in layer.entries)
+    sizes = (module.stride, module.padding, module.dilation, False, (0, 0), module.groups, needed)
+    _, weight, bias = aten.convolution_backward(g, x, module.weight, [module.out_channels], *sizes)
+    if needed[1]:
+        module.weight.add_(weight, alpha=factor)
+    if needed[2] and module.bias is not None:
+        module.bias.add_(bias, alpha=factor)

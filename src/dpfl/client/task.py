@@ -1,0 +1,192 @@
+"""What the server asks of a client in a round, and what comes back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpfl.client.objectives import CrossEntropy, Objective
+from dpfl.client.optimisers import Optimiser
+from dpfl.codec import part
+from dpfl.errors import DpflError
+from dpfl.privacy import Release
+from dpfl.privacy.accounting.events import Event, gaussian
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.queries.answers import AnySurvey
+from dpfl.privacy.queries.metric import MetricSurvey
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@part("local-training")
+@dataclass(frozen=True)
+class Local:
+    """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
+
+    optimiser: Optimiser
+    batch_size: int = 64
+    prox: float = 0.0
+    objective: Objective = field(default_factory=CrossEntropy)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.prox < math.inf:
+            raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
+
+
+def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> float:
+    """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
+    own share of it, in those after by all of it, since the models differ. No other training has a bound here.
+    """
+    if samples is None or samples.realised or samples.divisor or samples.clip.bounds not in ("norm", "layers"):
+        return math.inf
+    if not local.optimiser.linear or local.prox:
+        return math.inf
+    return 2 * local.optimiser.rate * samples.clip.level * (steps - 1 + samples.sampling.largest_share)
+
+
+ROUNDING = 2.0**-21
+"""Of the length of a model: how far a step in float32 can bring two apart that are rounded otherwise; 8 times 2^-24."""
+
+
+def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
+    """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
+    and who sent that can have it as long as it likes, with every number at the edge of another. So is the difference to it of a
+    clipped model. Not where the clip is of the update itself, and its noise for all that is inside."""
+    samples, upload = task.samples, task.upload
+    if upload is not None and upload.clip.bounds == "model":
+        return ROUNDING * (float(model.double().norm()) + upload.clip.level)
+    if upload is None or samples is None or upload.covers(upload.apart):
+        return 0.0
+    step = task.local.optimiser.rate * (samples.clip.level + (0.0 if added is None else float(added.double().norm())))
+    return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
+
+
+@part("secure-sum", weight="scale")
+@dataclass(frozen=True)
+class Summed:
+    """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
+
+    scale: float
+    bound: float
+    clients: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.scale <= 1:
+            raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.scale}.")
+
+
+DIFFERENCES, LAST_STEP = "differences", "last step"
+RAW_VALUES = (DIFFERENCES, LAST_STEP)
+"""From the model that came to the client's own, and of its last step alone."""
+
+
+@part("task", optional=("norms", "values"), query="survey", secure_sum="summed", update="upload", raw_values="values")
+@dataclass(frozen=True)
+class Task:
+    """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
+    `slope` for a noisy one that is paid for, `norms` for those of its gradients, which only a client has whose data is public.
+
+    `values` says which raw ones; what is released beside them is the same, and so is its name.
+    """
+
+    round: int
+    client: int
+    steps: int
+    local: Local
+    clients: Release
+    samples: Release | None = None
+    horizon: int = 0
+    raw: bool = False
+    upload: Upload | None = None
+    survey: AnySurvey | None = None
+    slope: bool = False
+    summed: Summed | None = None
+    norms: bool = False
+    values: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def summing(self) -> Release | None:
+        """The release whose noise all clients share, for a server that sees their sum only."""
+        return self._private if self._private.sums and not self.survey else None
+
+    @property
+    def shares(self) -> Shared | None:
+        """Who shares the noise of what is sent, for a server that sees sums only: of a step, an update, or an answer."""
+        return self._private.sums if self.summed or not self.survey else None
+
+    @property
+    def _private(self) -> Release:
+        return self.samples if self.samples and self.samples.private else self.clients
+
+    @property
+    def looks(self) -> bool:
+        """Whether it asks for raw values and no step: between the client's own last model and the one that comes with it."""
+        return self.raw and self.steps == 0 and self.survey is None
+
+    @property
+    def measures(self) -> bool:
+        """Whether it asks for a metric."""
+        return isinstance(self.survey, MetricSurvey)
+
+    @property
+    def hides_client(self) -> bool:
+        """Whether noise on the whole update, or on the sum of all, covers what this client sends."""
+        return self.clients.private or bool(self.upload and self.upload.private)
+
+
+def cost(task: Task, size: int) -> tuple[Event, int] | None:
+    """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own.
+
+    Raw values have no guarantee, however often they are sent: a look is allowed where the ledger says so already.
+    """
+    if task.looks:
+        return None
+    if task.survey:
+        return None if task.survey.trusted else (task.survey.event, 1)
+    if task.upload and task.upload.private:
+        return gaussian(0.0) if task.raw else task.upload.event(1), 1
+    if task.samples and task.samples.private:
+        return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
+    if task.summing and task.summed:
+        return task.summing.event(task.summed.clients), 1
+    return None
+
+
+@dataclass(frozen=True)
+class Order:
+    """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
+
+    A correction is added to the client's gradients; to an objective that needs it, or where no step is asked for, it is the
+    client's own last model.
+    """
+
+    round: int
+    steps: int
+    tasks: tuple[Task, ...]
+    vector: Tensor
+    corrections: Mapping[int, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to see."""
+
+    client: int
+    update: Tensor | None = None
+    inside: bool = True
+    refused: str = ""
+    failed: str = ""
+    diverged: bool = False
+    raw: Mapping[str, np.ndarray] | None = None
+    numbers: np.ndarray | None = None
+
+
+def said(replies: Sequence[Reply]) -> dict[int, Mapping[str, np.ndarray]]:
+    """What clients said beside an update, or in its place."""
+    return {reply.client: reply.raw for reply in replies if reply.raw is not None}

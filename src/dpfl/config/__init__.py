@@ -1,0 +1,1 @@
+"""Experiment files: what a user writes, checked and turned into parts."""

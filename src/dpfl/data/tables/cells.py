@@ -1,0 +1,204 @@
+"""From the cells of a column to numbers, by the column's declared rule; cell by cell, so that a row depends on itself alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpfl.data.tables.label import Label
+from dpfl.data.tables.schema import DROP, OTHER, REFUSE, Categorical, Numeric
+
+Array = np.ndarray[Any, Any]
+
+NOT_A_NUMBER = "not a number"
+
+
+class BadCell(Exception):
+    """A cell that breaks its column's rule: its row within the batch, why, and (once it is known) the column."""
+
+    def __init__(self, row: int, why: str, column: str = "") -> None:
+        super().__init__(why)
+        self.row, self.why, self.column = row, why, column
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How texts are read: what stands for no value, and the mark of a decimal."""
+
+    absent: tuple[str, ...]
+    decimal: str = "."
+
+    def texts(self, array: pa.Array) -> pa.Array:
+        """Cells as texts without blanks around them, null where there is no value."""
+        try:
+            texts = pc.utf8_trim_whitespace(_plain(array).cast(pa.string()))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
+            raise BadCell(0, f"holds {array.type}, where texts or numbers are declared") from None
+        return pc.if_else(pc.is_in(texts, pa.array(self.absent, pa.string())), None, texts)
+
+    def numbers(self, array: pa.Array) -> Array:
+        """Cells as float64, NaN where there is no value."""
+        array = _plain(array)
+        if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+            return self._parsed(self.texts(array))
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.int8())
+        if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
+            raise BadCell(0, f"holds {array.type}, where numbers are declared")
+        return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    def _parsed(self, texts: pa.Array) -> Array:
+        if self.decimal == ",":
+            grouped = pc.fill_null(pc.match_substring(texts, "."), False).to_numpy(zero_copy_only=False)
+            refuse(grouped, "a point in a number with decimal comma; remove marks between thousands")
+            texts = pc.replace_substring(texts, ",", ".")
+        try:
+            return np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        except pa.ArrowInvalid:
+            raise BadCell(_first_text(texts), NOT_A_NUMBER) from None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What a column became: a row of values each, which rows it drops, and how many cells were clamped."""
+
+    values: Array
+    dropped: Array
+    clamped: int = 0
+
+
+def numeric(column: Numeric, array: pa.Array, cells: Cells) -> Encoded:
+    found = cells.numbers(array)
+    absent = np.isnan(found)
+    if column.missing == REFUSE:
+        refuse(absent, "no value; declare what to do as `missing`")
+    inside = np.clip(found, column.low, column.high)
+    clamped = int(np.count_nonzero(inside[~absent] != found[~absent]))
+    inside[absent] = np.clip(column.fill, column.low, column.high)
+    mean, scale = column.centre_and_scale
+    values = ((np.log1p(inside - column.low) if column.log else inside) - mean) / scale
+    held = np.stack([values, absent], axis=1) if column.width == 2 else values[:, None]
+    return Encoded(held.astype(np.float32), absent if column.missing == DROP else np.zeros_like(absent), clamped)
+
+
+def categorical(column: Categorical, array: pa.Array, cells: Cells) -> Encoded:
+    """The code of each cell's level; a declared level is one even where it looks like no value."""
+    codes, absent = _codes(column.levels, array, cells)
+    unknown = (codes < 0) & ~absent
+    if column.other:
+        codes[unknown] = column.all_levels.index(OTHER)
+    else:
+        refuse(unknown, "a level that is not declared; add it to `levels`, or set other = true")
+    if column.missing == REFUSE:
+        refuse(absent, "no value; declare what to do as `missing`")
+    dropped = absent if column.missing == DROP else np.zeros_like(absent)
+    codes[absent] = 0 if column.missing in (DROP, REFUSE) else column.all_levels.index(column.missing)
+    return Encoded(codes.astype(np.float32)[:, None], dropped)
+
+
+def label(column: Label, array: pa.Array, cells: Cells) -> Encoded:
+    """The class, count or number of each row, (n,)."""
+    if column.levels or column.task == "labels":
+        codes, absent = _codes(column.levels or (0, 1), array, cells)
+        refuse((codes < 0) & ~absent, f"a label other than {', '.join(map(str, column.levels or (0, 1)))}")
+        values, clamped = np.maximum(codes, 0), 0
+    else:
+        found = cells.numbers(array)
+        absent = np.isnan(found)
+        refuse(np.isinf(found), "a label that is not finite")
+        values, clamped = _number(column, np.where(absent, 0, found), absent)
+    if column.missing == REFUSE:
+        refuse(absent, "no label; correct it, or set data.label.missing = 'drop'")
+    return Encoded(values, absent, clamped)
+
+
+def _number(column: Label, found: Array, absent: Array) -> tuple[Array, int]:
+    if column.above is not None:
+        return (found > column.above).astype(np.int64), 0
+    inside = np.clip(found, column.low, column.high) if (column.low, column.high) != (None, None) else found
+    clamped = int(np.count_nonzero((inside != found) & ~absent))
+    if column.task == "counts":
+        refuse((inside < 0) | (inside != np.floor(inside)), "a label that is no count, a whole number from 0 on")
+        return inside.astype(np.int64), clamped
+    return inside.astype(np.float32), clamped
+
+
+def time(array: pa.Array, cells: Cells) -> Array:
+    """Numbers as they are, dates (as such, or as year-month-day) in days since 1970."""
+    array = _plain(array)
+    try:
+        return _present(cells.numbers(array), "no time; every row needs one")
+    except BadCell as bad:
+        if bad.why != NOT_A_NUMBER and not pa.types.is_temporal(array.type):
+            raise
+    texts = pa.types.is_string(array.type)
+    try:
+        moments = (cells.texts(array) if texts else array).cast(pa.timestamp("s"), safe=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise BadCell(0, "neither numbers nor dates, written as year-month-day, in the rows from here on") from None
+    seconds = moments.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return _present(np.array(seconds, dtype=np.float64), "no time; every row needs one") / 86400
+
+
+def _present(found: Array, why: str) -> Array:
+    refuse(np.isnan(found), why)
+    return found
+
+
+def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: Cells) -> tuple[Array, Array]:
+    """The place of each cell among the levels, -1 where it is none of them, and which cells hold no value."""
+    if isinstance(levels[0], str):
+        texts = Cells((), cells.decimal).texts(array)
+        codes = pc.fill_null(pc.index_in(texts, pa.array(levels, pa.string())), -1).to_numpy(zero_copy_only=False)
+        absent = cells.texts(array).is_null().to_numpy(zero_copy_only=False) & (codes < 0)
+        return codes.astype(np.int64), absent
+    found, absent = _lenient(array, cells)
+    order = np.argsort(np.asarray(levels, dtype=np.float64))
+    declared = np.asarray(levels, dtype=np.float64)[order]
+    place = np.searchsorted(declared, found).clip(max=len(declared) - 1)
+    return np.where(declared[place] == found, order[place], -1), absent
+
+
+def _lenient(array: pa.Array, cells: Cells) -> tuple[Array, Array]:
+    """Cells as numbers, NaN where a cell is none, and which hold no value: a text among numbers is a level not declared."""
+    array = _plain(array)
+    if not pa.types.is_string(array.type):
+        found = cells.numbers(array)
+        return found, np.isnan(found)
+    texts = cells.texts(array).dictionary_encode(null_encoding="encode")
+    values = []
+    for text in texts.dictionary.to_pylist():
+        try:
+            values.append(float(cells.numbers(pa.array([text], pa.string()))[0]))
+        except BadCell:
+            values.append(np.nan)
+    absent = np.array([text is None for text in texts.dictionary.to_pylist()], dtype=bool)
+    codes = texts.indices.to_numpy(zero_copy_only=False)
+    return np.array(values, dtype=np.float64)[codes], absent[codes]
+
+
+def refuse(wrong: Array, why: str) -> None:
+    if wrong.any():
+        raise BadCell(int(np.argmax(wrong)), why)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _first_text(texts: pa.Array) -> int:
+    """The first cell that is no number, by halving."""
+    start, length = 0, len(texts)
+    while length > 1:
+        half = length // 2
+        try:
+            texts.slice(start, half).cast(pa.float64())
+        except pa.ArrowInvalid:
+            length = half
+        else:
+            start, length = start + half, length - half
+    return start

@@ -1,0 +1,118 @@
+"""The rows of a table's files by its schema's rules, a batch at a time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpfl.data.tables import cells as rules
+from dpfl.data.tables.cells import Array, BadCell, Cells, Encoded
+from dpfl.data.tables.schema import Column, Numeric, Schema
+from dpfl.data.tables.table_files import TableFile
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Features, labels, and whose each row is; `draw` is a number from 0 to 1 that depends on the row's person, or else on the
+    row itself, and a seed alone: a test set drawn by it takes nobody else along."""
+
+    x: Array
+    y: Array
+    site: Array
+    person: Array
+    time: Array
+    draw: Array
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def where(self, keep: Array) -> Rows:
+        return self if keep.all() else Rows(*(getattr(self, one.name)[keep] for one in fields(self)))
+
+
+@dataclass
+class Keys:
+    """Whole numbers for the values of a column, in the order of their appearance, and each one's draw."""
+
+    seed: int
+    codes: dict[str, int] = field(default_factory=dict)
+    draws: list[float] = field(default_factory=list)
+
+    def of(self, array: pa.Array, read: Cells, what: str) -> Array:
+        texts = read.texts(array).dictionary_encode()
+        rules.refuse(texts.is_null().to_numpy(zero_copy_only=False), f"no {what}; every row needs one")
+        known = [self._code(value) for value in texts.dictionary.to_pylist()]
+        return np.array(known, dtype=np.int64)[texts.indices.to_numpy(zero_copy_only=False)]
+
+    def _code(self, value: str) -> int:
+        if value not in self.codes:
+            self.codes[value] = len(self.codes)
+            self.draws.append(_draw(self.seed, value.encode()))
+        return self.codes[value]
+
+
+class Reader:
+    """Reads files of one schema one after another; the numbers of sites and persons go on from file to file."""
+
+    def __init__(self, schema: Schema, seed: int) -> None:
+        self.schema, self.seed = schema, seed
+        self.sites, self.persons = Keys(seed), Keys(seed)
+        self.clamped: Counter[str] = Counter()
+
+    def rows(self, file: TableFile, site: int | None = None) -> Iterator[Rows]:
+        """What is kept of each batch; all rows are the given site's, where there is no column for it."""
+        read = Cells(self.schema.absent, file.text.decimal if file.text else ".")
+        start = 0
+        for batch in file.batches(self.schema.read):
+            try:
+                yield self._rows(batch, read, site)
+            except BadCell as bad:
+                raise file.error(start + bad.row, bad.column, bad.why) from None
+            start += len(batch)
+
+    def _rows(self, batch: pa.RecordBatch, read: Cells, site: int | None) -> Rows:
+        schema, size = self.schema, len(batch)
+        found = [_by(batch, column.name, partial(_encode, column, read)) for column in schema.ordered]
+        labels = [_by(batch, name, lambda cells: rules.label(schema.label, cells, read)) for name in schema.label.columns]
+        names = (*(column.name for column in schema.ordered), *schema.label.columns)
+        self.clamped.update({name: one.clamped for name, one in zip(names, (*found, *labels), strict=True)})
+        x = np.concatenate([one.values for one in found], axis=1)
+        y = np.stack([one.values for one in labels], axis=1) if schema.label.task == "labels" else labels[0].values
+        sites = np.full(size, site or 0, dtype=np.int64)
+        if schema.site:
+            sites = _by(batch, schema.site, lambda cells: self.sites.of(cells, read, "site"))
+        persons, times = np.zeros(size, dtype=np.int64), np.zeros(size)
+        if schema.person:
+            persons = _by(batch, schema.person, lambda cells: self.persons.of(cells, read, "person"))
+        if schema.time:
+            times = _by(batch, schema.time, lambda cells: rules.time(cells, read))
+        draw = np.array(self.persons.draws)[persons] if schema.person else _draws(self.seed, x, y)
+        dropped = np.logical_or.reduce([one.dropped for one in (*found, *labels)])
+        return Rows(x, y, sites, persons, times, draw).where(~dropped)
+
+
+def _by(batch: pa.RecordBatch, name: str, rule: Callable[[pa.Array], Any]) -> Any:
+    try:
+        return rule(batch.column(name))
+    except BadCell as bad:
+        raise BadCell(bad.row, bad.why, name) from None
+
+
+def _encode(column: Column, read: Cells, cells: pa.Array) -> Encoded:
+    return rules.numeric(column, cells, read) if isinstance(column, Numeric) else rules.categorical(column, cells, read)
+
+
+def _draws(seed: int, x: Array, y: Array) -> Array:
+    return np.array([_draw(seed, row.tobytes() + label.tobytes()) for row, label in zip(x, y, strict=True)], dtype=np.float64)
+
+
+def _draw(seed: int, content: bytes) -> float:
+    digest = hashlib.blake2b(content, digest_size=8, key=f"dpfl test set {seed}".encode()).digest()
+    return int.from_bytes(digest, "big") / 2**64

@@ -1,0 +1,51 @@
+"""torch, dp-accounting and SciPy's functions, each imported when it is first asked for anything.
+
+They take seconds, and whoever asks for a version, a list of runs or the parts of a system needs none of them. So parts are
+described without them and compute with them: `from dpfl.lazy_import import torch` in place of `import torch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import dp_accounting as dp
+    import torch
+    from dp_accounting import pld
+    from scipy import fft, special
+    from torch import nn
+    from torch.nn import functional
+
+__all__ = ["dp", "fft", "functional", "nn", "on_demand", "pld", "special", "torch"]
+
+
+def on_demand(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: each name by the module that it comes from, imported when it is asked for."""
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(homes[name])
+        return home if home.__name__ == f"{package}.{name}" else getattr(home, name)
+
+    return get, lambda: sorted(import_module(package).__all__)
+
+
+class _Lazy(ModuleType):
+    """Stands for a module; what was asked for once is an attribute of its own from then on."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(import_module(self.__name__), name)
+        setattr(self, name, found)
+        return found
+
+
+if not TYPE_CHECKING:
+    dp, pld = _Lazy("dp_accounting"), _Lazy("dp_accounting.pld")
+    fft, special = _Lazy("scipy.fft"), _Lazy("scipy.special")
+    torch, nn, functional = _Lazy("torch"), _Lazy("torch.nn"), _Lazy("torch.nn.functional")

@@ -1,0 +1,1 @@
+"""Fixed features that need no private data."""

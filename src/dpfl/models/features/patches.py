@@ -1,0 +1,90 @@
+"""Patch features (Coates, Lee and Ng 2011) without data: how much each part of an image is like patches of dead leaves.
+
+Every patch of an image is brought to mean 0 and variance 1, whitened, and compared with whitened patches of images that
+are drawn from a fixed seed. What is beyond a threshold is averaged over the cells of a grid; its square root,
+normalised within the sample, is the feature. Every sample is transformed by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dpfl.errors import DpflError
+from dpfl.models.features.leaf_images import leaf_images
+from dpfl.models.row_sizes import RowFunction
+
+SIDE = 6
+"""Of a patch, in pixels."""
+STRIDE = 2
+GRID = 4
+"""Cells a side that patches are averaged over."""
+FLAT = 0.05
+"""Of the image's variance: beside that a patch's own counts, so that one with less is nearly nothing."""
+TINY = 1e-9
+"""So that an image of one colour is nothing."""
+RIDGE = 0.01
+"""Of the mean eigenvalue: directions below it are not raised further in whitening."""
+THRESHOLD = 0.5
+LEAST = 0.01
+"""Beside which a feature's mean counts under the root."""
+DRAWN = 32
+"""Pixels a side of the images that patches are taken from, whatever those of the samples."""
+PIXELS = 51_200
+"""Of the images at a time, so that what they need stays small."""
+
+
+@lru_cache(maxsize=4)
+def patch_features(shape: tuple[int, ...], mirror: bool, filters: int) -> Callable[[Tensor], Tensor]:
+    """Images (n, channels, height, width) to (n, filters, GRID, GRID); with `mirror`, an image and its mirror image are alike,
+    and half of the columns say all."""
+    if len(shape) != 3 or min(shape[1:]) < SIDE + GRID * STRIDE:
+        raise DpflError(
+            f"Patch features take images of shape (channels, height, width) with sides of at least {SIDE + GRID * STRIDE}, "
+            f"but a sample has shape {shape}."
+        )
+    box = torch.full((1, shape[0], SIDE, SIDE), 1 / (shape[0] * SIDE**2))
+    columns = (GRID + 1) // 2 if mirror else GRID
+
+    def of(images: Tensor) -> Tensor:
+        if not len(images):
+            return images.new_zeros(0, filters, GRID, columns)
+        kernels = patch_filters(shape[0], filters)
+        mean = functional.conv2d(images, box, stride=STRIDE)
+        variance = functional.conv2d(images.square(), box, stride=STRIDE) - mean.square()
+        whole = (images - images.mean((1, 2, 3), keepdim=True)).square().mean((1, 2, 3), keepdim=True)
+        scale = (variance.clamp(min=0) + FLAT * whole + TINY).rsqrt()
+        found = _pooled(images, kernels, scale)
+        if mirror:
+            found = ((found + _pooled(images, kernels.flip(-1), scale).flip(-1)) / 2)[..., :columns]
+        return _normalised((found + LEAST).sqrt())
+
+    return RowFunction(of, max(1, PIXELS // (shape[1] * shape[2])))
+
+
+def _normalised(features: Tensor) -> Tensor:
+    """All of a sample to mean 0 and variance 1."""
+    return functional.group_norm(features, 1) if len(features) else features
+
+
+def _pooled(images: Tensor, kernels: Tensor, scale: Tensor) -> Tensor:
+    """The mean over each cell of what is beyond the threshold."""
+    alike = functional.conv2d(images, kernels, stride=STRIDE) * scale
+    return functional.adaptive_avg_pool2d((alike - THRESHOLD).relu_(), GRID)
+
+
+@lru_cache(maxsize=4)
+def patch_filters(channels: int, filters: int) -> Tensor:
+    """Kernels (filters, channels, SIDE, SIDE) of mean 0 that compare a patch, both whitened, with one of dead leaves."""
+    patches = functional.unfold(leaf_images((channels, DRAWN, DRAWN)), SIDE, stride=3).transpose(1, 2).flatten(0, 1)
+    patches = patches - patches.mean(1, keepdim=True)
+    patches = patches * (patches.square().mean(1, keepdim=True) + FLAT).rsqrt()
+    values, vectors = torch.linalg.eigh((patches.T @ patches / len(patches)).double())
+    whitening = (vectors * (values.clamp(min=0) + RIDGE * values.mean()).rsqrt() @ vectors.T).float()
+    chosen = torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:filters]
+    found = functional.normalize(patches[chosen] @ whitening) @ whitening
+    return (found - found.mean(1, keepdim=True)).unflatten(1, (channels, SIDE, SIDE))

@@ -1,0 +1,163 @@
+"""The scattering transform (Bruna and Mallat 2013): features of an image that need no training, and so no privacy.
+
+S x = (x * phi, |x * psi_j| * phi, ||x * psi_j| * psi_k| * phi) for scales j < k < J and L angles each, on a grid 2^J times as
+coarse. psi are Morlet wavelets, a wave under a Gaussian minus the Gaussian that makes its mean zero; phi is a Gaussian. Images
+are continued by reflection, then convolved on the torus by FFT; moduli are kept on the grid of their scale, which moves a value
+by a few per cent at most. Every sample is transformed by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, lru_cache
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dpfl.errors import DpflError
+from dpfl.models.features.decorrelate import decorrelating
+from dpfl.models.row_sizes import RowFunction
+
+WIDTH = 0.8
+"""Of the finest Gaussian, in pixels; doubled from scale to scale."""
+FREQUENCY = 3 * math.pi / 4
+"""Of the finest wave; halved from scale to scale."""
+GROUP = 3
+"""Channels that are normalised together."""
+BATCH = 16
+"""Images at a time, so that all that they need stays in the cache."""
+
+
+class Scattering:
+    """Images (n, channels, height, width) to (n, channels (1 + J L + L^2 J (J - 1) / 2), height / 2^J, width / 2^J)."""
+
+    def __init__(self, J: int = 2, L: int = 8, shape: tuple[int, int] = (28, 28)) -> None:
+        step = 2**J
+        if J < 1 or L < 1 or any(side % step or side <= step for side in shape):
+            raise DpflError(f"Scattering at {J} scales takes images whose sides are multiples of {step}, not {shape}.")
+        self.J, self.L, self.shape, self.pad = J, L, tuple(shape), step
+        padded = (shape[0] + 2 * step, shape[1] + 2 * step)
+        self.psi, self.phi = _filters(J, L, padded)
+
+    @property
+    def channels(self) -> int:
+        return 1 + self.J * self.L + self.L**2 * self.J * (self.J - 1) // 2
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if x.dim() != 4 or tuple(x.shape[2:]) != self.shape:
+            raise DpflError(f"This scattering takes images of {self.shape}, but got a tensor of shape {tuple(x.shape)}.")
+        sides = [side // self.pad for side in self.shape]
+        if not len(x):
+            return x.new_zeros(0, x.shape[1] * self.channels, *sides)
+        parts = [self._of(part) for part in x.flatten(0, 1).split(BATCH)]
+        return torch.cat(parts).reshape(len(x), -1, *sides)
+
+    def mirrored(self, features: Tensor) -> Tensor:
+        """The features of the mirror images, but for the grid that they are read off at: columns and angles turned round."""
+        first = [0, *range(self.L - 1, 0, -1)]
+        pairs = [self.L * a + b for a in first for b in first]
+        orders = [[0], *[first] * self.J, *[pairs] * (self.J * (self.J - 1) // 2)]
+        starts = accumulate([0, *(len(order) for order in orders)])
+        turned = [start + place for start, order in zip(starts, orders, strict=False) for place in order]
+        return features.unflatten(1, (-1, self.channels))[:, :, turned].flatten(1, 2).flip(-1)
+
+    def _of(self, x: Tensor) -> Tensor:
+        spectrum = torch.fft.fft2(functional.pad(x[:, None], (self.pad,) * 4, mode="reflect"))
+        orders = [[self._smooth(spectrum, 0)], [], []]
+        for j in range(self.J):
+            first = self._waves(spectrum, j, 0)
+            orders[1].append(self._smooth(first, j))
+            for k in range(j + 1, self.J):
+                orders[2].append(self._smooth(self._waves(first[:, :, None], k, j).flatten(1, 2), k))
+        return torch.cat([part for order in orders for part in order], dim=1)
+
+    def _waves(self, spectrum: Tensor, j: int, at: int) -> Tensor:
+        """The spectrum of |x * psi_j| at all angles, on a grid 2^j times as coarse; x is given on one 2^at times as coarse."""
+        found = torch.fft.ifft2(_coarser(spectrum * self.psi[j][at], 2 ** (j - at)))
+        return torch.fft.fft2(found.abs())
+
+    def _smooth(self, spectrum: Tensor, at: int) -> Tensor:
+        """x * phi on the coarsest grid, without the margin that was padded."""
+        found = torch.fft.ifft2(_coarser(spectrum * self.phi[at], 2 ** (self.J - at))).real
+        return found[..., 1:-1, 1:-1]
+
+
+def normalised(features: Tensor) -> Tensor:
+    """Every three channels of a sample to mean 0 and variance 1 over their places: a GroupNorm without parameters."""
+    return functional.group_norm(features, features.shape[1] // GROUP) if len(features) else features
+
+
+@lru_cache(maxsize=4)
+def scattering_features(shape: tuple[int, ...], mirror: bool = False) -> Callable[[Tensor], Tensor]:
+    """Normalised and decorrelated features of images of this shape; with `mirror`, an image and its mirror image are alike."""
+    if len(shape) != 3:
+        raise DpflError(f"Scattering takes images of shape (channels, height, width), but a sample has shape {shape}.")
+    transform = Scattering(shape=shape[1:])
+
+    def alike(images: Tensor) -> Tensor:
+        """The mean over an image and its mirror image is symmetric itself, so that half of the columns say all."""
+        found = transform(images)
+        if mirror:
+            found = ((found + transform.mirrored(found)) / 2)[..., : (found.shape[-1] + 1) // 2]
+        return normalised(found)
+
+    mixing = cache(lambda: decorrelating(RowFunction(alike, BATCH), shape))
+
+    def mixed(images: Tensor) -> Tensor:
+        """No images have a shape, too, for which nothing need be mixed."""
+        return torch.einsum("dc,nchw->ndhw", mixing(), alike(images)) if len(images) else alike(images)
+
+    return RowFunction(mixed, BATCH)
+
+
+def _coarser(spectrum: Tensor, factor: int) -> Tensor:
+    """The spectrum of every factor-th pixel: the mean over the frequencies that become one."""
+    for dimension in (-2, -1) if factor > 1 else ():
+        parts = spectrum.chunk(factor, dimension)
+        spectrum = sum(parts[1:], parts[0]) / factor
+    return spectrum
+
+
+@lru_cache(maxsize=16)
+def _filters(J: int, L: int, shape: tuple[int, int]) -> tuple[list[list[Tensor]], list[Tensor]]:
+    """Spectra: psi[j][at] of shape (L, ...) and phi[at], on grids 2^at times as coarse as the padded image."""
+    smooth = torch.fft.fft2(_gaussian(WIDTH * 2 ** (J - 1), 1.0, 0.0, shape))
+    waves = [torch.stack([_morlet(j, L, turn, shape) for turn in range(L)]) for j in range(J)]
+    scale = _largest_scale(smooth, waves)
+    psi = [[_coarser(scale * wave, 2**at) * 4**at for at in range(max(1, j))] for j, wave in enumerate(waves)]
+    phi = [_coarser(smooth, 2**at) * 4**at for at in range(J)]
+    return [[_single(wave) for wave in row] for row in psi], [_single(low) for low in phi]
+
+
+def _single(spectrum: Tensor) -> Tensor:
+    """Filters are even up to conjugation, so that their spectra are real."""
+    return spectrum.real.float()
+
+
+def _largest_scale(smooth: Tensor, waves: list[Tensor]) -> float:
+    """The largest factor on the wavelets with |phi|^2 + sum_psi (|psi(w)|^2 + |psi(-w)|^2) / 2 <= 1: no energy is added."""
+    energy = torch.cat(waves).abs().square().sum(0)
+    mirrored = energy.flip((0, 1)).roll((1, 1), (0, 1))
+    room = 1 - smooth.abs().square()
+    used = (energy + mirrored) / 2
+    return math.sqrt(float((room / used)[used > 1e-9].min()))
+
+
+def _morlet(j: int, L: int, turn: int, shape: tuple[int, int]) -> Tensor:
+    angle, slant, width = math.pi * turn / L, 4 / L, WIDTH * 2**j
+    envelope = _gaussian(width, slant, angle, shape)
+    wave = _gaussian(width, slant, angle, shape, FREQUENCY / 2**j)
+    return torch.fft.fft2(wave - envelope * (wave.sum() / envelope.sum()))
+
+
+def _gaussian(width: float, slant: float, angle: float, shape: tuple[int, int], frequency: float = 0.0) -> Tensor:
+    """slant / (2 pi width^2) exp(-(u^2 + slant^2 v^2) / (2 width^2) + i frequency u) on the torus, u along the angle."""
+    sides = [torch.arange(-3 * side, 3 * side, dtype=torch.float64) for side in shape]
+    y, x = torch.meshgrid(*sides, indexing="ij")
+    u, v = x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle)
+    envelope = slant / (2 * math.pi * width**2) * torch.exp(-(u**2 + (slant * v) ** 2) / (2 * width**2))
+    whole = envelope * torch.exp(1j * frequency * u)
+    return whole.unflatten(1, (6, shape[1])).unflatten(0, (6, shape[0])).sum((0, 2))

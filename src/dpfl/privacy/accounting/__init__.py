@@ -1,0 +1,1 @@
+"""Events, accountants, calibration and budgets."""

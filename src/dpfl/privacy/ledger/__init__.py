@@ -1,0 +1,1 @@
+"""A client's ledger: an append-only, hash-chained record of every release."""

@@ -1,0 +1,1 @@
+"""Sampling, clipping, noise, and the release that composes them."""

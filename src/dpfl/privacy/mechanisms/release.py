@@ -1,0 +1,374 @@
+"""A release: sample units, clip each unit's vector, sum, add noise, divide by a fixed number.
+
+DP-SGD and DP-FedAvg are this one operation at two scales. A release alone knows its sensitivity and its cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from dpfl.codec import part
+from dpfl.errors import DpflError
+from dpfl.lazy_import import torch
+from dpfl.privacy.accounting.events import REPLACE, Event, gaussian
+from dpfl.privacy.mechanisms.clip import Clip, NoClip, Quantile
+from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
+from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.matrix_release import BandedNoise
+from dpfl.privacy.mechanisms.noise import AtLeast, Gaussian, Planned, check_deviation
+from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.sampling import All, Cyclic, Sampling
+from dpfl.privacy.mechanisms.secure_noise import SecureGaussian, noisy_number, secure_sum
+
+ABSORBED = 2.0**-20
+"""Noise of a smaller share of the sum has fewer than 4 of float32's 24 bits left."""
+
+LONGER = 10.0
+"""How many times the clip of steps a gradient may be long in a slope: clipped as in steps, its slope would be the clip's."""
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@part("release", optional=("divisor",), divide_by_drawn="realised", noise_shares="sums")
+@dataclass(frozen=True)
+class Release:
+    """Sampling x Clip x Noise. Without noise it is an ordinary sum, and its event says that it protects nothing.
+
+    `shared_by` clients each add their share of the noise where they are, for a server that only ever sees the sum (secure
+    aggregation); one of them can subtract its own, so the noise counts as that of the others. By default the noise is added in
+    one place. With `sums` the server sees whole numbers summed over clients by secure aggregation, and the noise is that of the
+    shares that it cannot know (docs/privacy.md). `realised` divides by the batch that was drawn, and leaves an empty one out,
+    as some papers print it; no accountant covers that. A `divisor` is a number for all clients, whatever they have.
+    """
+
+    sampling: Sampling = field(default_factory=All)
+    clip: Clip = field(default_factory=NoClip)
+    noise: Gaussian | Planned | HaarNoise | BandedNoise | None = None
+    shared_by: int | None = None
+    realised: bool = False
+    sums: Shared | None = None
+    divisor: float | None = None
+    of_models = False
+
+    def __post_init__(self) -> None:
+        if self.private and self.clip.bounds == "nothing":
+            raise DpflError("Noise without a clip protects nothing; choose a clip, for example a flat level of 1.0.")
+        if self.private and self.clip.bounds == "model" and not self.of_models:
+            raise DpflError("Noise on clipped models has no proof here; clip the difference instead.")
+        if self.private and self.clip.bounds == "coefficients" and not isinstance(self._kind, HaarNoise):
+            raise DpflError("A clip of Haar coefficients does not bound the vector itself; use Haar noise with it.")
+        if self.shared_by is not None and self.shared_by < 2:
+            raise DpflError(
+                f"Noise must be shared by at least 2 clients, not {self.shared_by}: each of them can subtract its own share."
+            )
+        if isinstance(self._kind, BandedNoise) != isinstance(self.sampling, Cyclic):
+            raise DpflError("Noise that later rounds take back needs clients in fixed turns, and they need such noise.")
+        if self.shared_by is not None and self.clip.adapts_to == "count":
+            raise DpflError(
+                "Quantile clipping needs its noise at the server, or privacy.aggregation = 'secure'; choose noise = 'server' "
+                "for both, or a fixed clip."
+            )
+        if self.whole_run and (self.clip.adapts_to or self.shared_by):
+            raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
+        if self.sums is not None:
+            self._check_sums()
+        if self.divisor is not None and (self.realised or not 0 < self.divisor < math.inf):
+            raise DpflError(f"A noisy sum is divided by a number above 0 or by what was drawn, not by {self.divisor}.")
+        if self.clip.adapts_to == "count" and isinstance(self._kind, HaarNoise):
+            raise DpflError("The count of quantile clipping is one release with Gaussian noise; use that, or a fixed clip.")
+
+    def _check_sums(self) -> None:
+        if self.noise is None or self.shared_by or self.realised or self.divisor or self.of_models:
+            raise DpflError(
+                "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
+            )
+        if isinstance(self._kind, (BandedNoise, AtLeast)):
+            raise DpflError(
+                "A secure sum is not proven for noise that later rounds take back, or that follows what was released; set "
+                "privacy.aggregation = 'plain'."
+            )
+        haar = isinstance(self._kind, HaarNoise)
+        if not (
+            isinstance(self.clip, HaarClip) and self.clip.bound == "weighted"
+            if haar
+            else self.clip.bounds in ("norm", "layers")
+        ):
+            raise DpflError(
+                "In a secure sum the clip must bound what the noise is added to; choose a flat one, or variant = 'sound'."
+            )
+        if self.clip.adapts_to not in ("", "count"):
+            raise DpflError(
+                "A clip that follows public clients is not made for secure sums; choose a fixed one, or a quantile, or set "
+                "privacy.aggregation = 'plain'."
+            )
+
+    @property
+    def private(self) -> bool:
+        return self.noise is not None
+
+    @property
+    def planned(self) -> bool:
+        """Whether its noise is still to be found from a budget."""
+        return isinstance(self.noise, Planned)
+
+    @property
+    def secure(self) -> bool:
+        return isinstance(self.noise, SecureGaussian)
+
+    @property
+    def multiplier(self) -> float:
+        """Noise over sensitivity, for the whole release: what an accountant counts with."""
+        return self._whole_multiplier * math.sqrt(1 - 1 / self.shared_by if self.shared_by else 1.0)
+
+    @property
+    def _whole_multiplier(self) -> float:
+        """With the shares of all who add some."""
+        if isinstance(self.noise, HaarNoise):
+            return self.noise.effective(self.clip)
+        if isinstance(self.noise, AtLeast):
+            return self.noise.floor
+        return self.noise.multiplier if self.noise else 0.0
+
+    @property
+    def neighbours(self) -> str:
+        """Whom the event is proven for."""
+        return self.sampling.neighbours
+
+    @property
+    def _kind(self) -> Gaussian | HaarNoise | BandedNoise | None:
+        """The noise, or what planned noise is to be like."""
+        return self.noise.like if isinstance(self.noise, Planned) else self.noise
+
+    def with_noise(self, multiplier: float) -> Release:
+        kind = self._kind
+        return replace(self, noise=replace(kind, multiplier=multiplier) if kind else Gaussian(multiplier))
+
+    @property
+    def whole_run(self) -> bool:
+        """Whether all rounds are one release."""
+        return isinstance(self._kind, BandedNoise)
+
+    @property
+    def correlated(self) -> BandedNoise | None:
+        """Its noise, where later rounds take it back."""
+        return self.noise if isinstance(self.noise, BandedNoise) else None
+
+    def over(self, rounds: int, population: int) -> Release:
+        """The release for a run of so many rounds; only noise that is taken back later has to know."""
+        kind = self._kind
+        if not isinstance(kind, BandedNoise) or not isinstance(self.sampling, Cyclic):
+            return self
+        found = kind.over(rounds, self.sampling.turns(population))
+        return replace(self, noise=Planned(found) if isinstance(self.noise, Planned) else found)
+
+    def secured(self) -> Release:
+        """The release with its noise on a grid; refused where there is no such form of the noise."""
+        if self.sums:  # whole numbers as it is
+            return self
+        if self.shared_by:
+            raise DpflError(
+                "Noise that clients share has no secure form; choose noise = 'server', or set privacy.noise = 'plain'."
+            )
+        if not isinstance(self.noise, Gaussian):
+            raise DpflError(
+                "Noise on Haar coefficients, or that later rounds take back, has no secure form; choose another system, or set "
+                "privacy.noise = 'plain'."
+            )
+        return replace(self, noise=SecureGaussian(self.noise.multiplier))
+
+    def fitted(self, ends: Sequence[int]) -> Release:
+        """The release for a model whose parameters end here; only Haar coefficients have to know."""
+        clip = self.clip.fitted(ends) if isinstance(self.clip, HaarClip) else self.clip
+        noise = self._kind
+        if not isinstance(noise, HaarNoise):
+            return replace(self, clip=clip)
+        found = noise.fitted(ends)
+        return replace(self, clip=clip, noise=Planned(found) if isinstance(self.noise, Planned) else found)
+
+    def divides_by(self, size: int) -> float:
+        """Of a client that declared so many units: what it expects to draw, unless all divide by one number."""
+        return self.sampling.expected(size) if self.divisor is None else self.divisor
+
+    @property
+    def of_slopes(self) -> Release:
+        """For a slope of gradients: with a clip that few raw ones reach, and with noise to match, at the same cost."""
+        return replace(self, clip=replace(self.clip, level=LONGER * self.clip.level))  # type: ignore[type-var]
+
+    def sensitivity(self, largest_weight: float = 1.0) -> float:
+        """How far the weighted sum moves, at most, when one unit is added or removed; twice that when one is replaced."""
+        return self.clip.level * largest_weight
+
+    def event(self, population: int) -> Event:
+        """What one such release costs, for a population of this many units; no noise covers a clip that is raw itself."""
+        covered = self.private and not self.realised and self.clip.adapts_to != "raw"
+        return self.sampling.event(self.multiplier, population) if covered else gaussian(0.0)
+
+    def stated_event(self, population: int) -> Event:
+        """What a paper counts it as: by the multiplier that it states."""
+        return self.sampling.event(self.noise.multiplier, population) if self.noise else gaussian(0.0)
+
+    def deviation(self, largest_weight: float = 1.0) -> float:
+        """The standard deviation of the noise on every coordinate (or coefficient) of the weighted sum."""
+        if self.noise is None:
+            return 0.0
+        stated = self.noise.multiplier
+        multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
+        return multiplier * self.sensitivity(largest_weight)
+
+    def whole_sum(self, bound: float, clients: int) -> WholeSum:
+        """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
+        assert self.sums is not None
+        return WholeSum(self.added, bound, clients)
+
+    def outward(self, vector: Tensor) -> Tensor:
+        """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
+        return self.noise.outward(vector) if isinstance(self.noise, HaarNoise) else vector
+
+    @property
+    def count_unit(self) -> float | None:
+        """In a secure sum whose clip follows a count: what one of the count is beside the vector, so that noise of the vector's
+        deviation on it is the noise of the count. None where nothing is counted."""
+        return self.deviation() / self.clip.count_noise if self.sums and isinstance(self.clip, Quantile) else None
+
+    def into_sum(self, vector: Tensor, inside: bool | None = None) -> Tensor:
+        """What a unit adds to a secure sum: its clipped vector, and where they are counted b - 1/2 beside it, 0 if it was not
+        drawn (`inside` is None). All of it is one vector, which a unit moves by its deviation over the multiplier at most."""
+        unit = self.count_unit
+        if unit is None:
+            return self.outward(vector)
+        counted = torch.tensor([0.0 if inside is None else (inside - 0.5) * unit], dtype=torch.float64)
+        return torch.cat([self.outward(vector).double(), counted])
+
+    def inward(self, total: Tensor) -> Tensor:
+        return self.noise.inward(total) if isinstance(self.noise, HaarNoise) else total
+
+    @property
+    def added(self) -> float:
+        """The deviation of the noise that is added in one place."""
+        whole = self.deviation() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
+        return self.sums.share(whole) if self.sums else whole
+
+    def energy(self, size: int) -> float:
+        """E |noise|^2 of a sum of this size, in units of deviation^2."""
+        return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
+
+    def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
+        """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere.
+
+        A float64 sum is rounded to float32 after the noise is in it: what is rounded before is part of the sensitivity.
+        """
+        if self.noise is None or not share:
+            return total.to(torch.float32, copy=True)
+        deviation = self.deviation(largest_weight)
+        if self.secure:
+            return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
+        noise = self.noise.vector(total.numel(), deviation * share**0.5, rng)
+        # Both as float64, and rounded: numpy does so in pieces that stay in the cache, torch in a copy of the whole.
+        np.add(noise.numpy(), total.numpy(), out=noise.numpy(), casting="same_kind")
+        return noise
+
+    def carrying(self, total: Tensor, noise: Tensor) -> Tensor:
+        """The sum with noise that was made for it before."""
+        return (total + noise).float()
+
+    def noised_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
+        """One number that a unit moves as far as the weighted sum, with noise of the same deviation."""
+        deviation = self.deviation(largest_weight)
+        return noisy_number(value, deviation, deviation / self.sensitivity(largest_weight), rng, self.secure)
+
+    def noised_count(self, total: float, rng: np.random.Generator) -> float:
+        """The sum of b - 1/2 for quantile clipping with its share of the noise: a unit moves it by 1/2."""
+        assert isinstance(self.clip, Quantile)
+        return noisy_number(total, self.clip.count_noise, 2 * self.clip.count_noise, rng, self.secure)
+
+    def check_not_absorbed(self, units: float, longest: float) -> None:
+        """A float32 sum of so many units, each `longest` at most, must not be so large that its rounding swallows the noise."""
+        if self.noise is None:
+            return
+        check_deviation(self.added)
+        if self.added < ABSORBED * units * longest:
+            raise DpflError(
+                f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum of {units:g} clipped units; "
+                f"raise it above {ABSORBED * units * longest * self.multiplier / self.added:.2g}, or draw fewer at a time."
+            )
+
+
+class BySamples(Protocol):
+    """Noise that a paper makes by how many samples a client has, and what it claims of it."""
+
+    @property
+    def multiplier(self) -> float: ...
+
+    def of(self, samples: int) -> BySamples:
+        """For a client that declared so many."""
+
+    def claimed(self, releases: int) -> float: ...
+
+
+@part(
+    "update-release",
+    optional=("divisor", "by_samples"),
+    divide_by_drawn="realised",
+    noise_shares="sums",
+    sensitivity_bound="moves",
+)
+@dataclass(frozen=True)
+class Upload(Release):
+    """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it.
+
+    With `by_samples` the noise is each client's own (`own`); what stands here is then that of a usual one.
+    """
+
+    moves: float = math.inf
+    protects: str = "sample"
+    by_samples: BySamples | None = None
+    of_models = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.moves < math.inf:
+            raise DpflError("The noise of an upload needs a bound on how far one unit moves it; give a positive number.")
+        if self.protects not in ("sample", "client"):
+            raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
+        if self.sampling != All():
+            raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
+        if self.shared_by is not None or self.realised or self.divisor is not None:
+            raise DpflError(
+                "An upload has its noise, and is divided by nothing: a divisor, shared_by and realised are not for it."
+            )
+        if isinstance(self._kind, HaarNoise):
+            raise DpflError(
+                "How far an upload moves bounds no Haar coefficients; put their noise in steps, or on the sum of a round."
+            )
+        if self.protects == "client" and not self.covers(self.apart):
+            raise DpflError(
+                f"Two uploads inside the clip can be twice its level apart, but moves = {self.moves:g}; give at least "
+                f"{self.apart:g}."
+            )
+
+    def own(self, noise: BySamples) -> Upload:
+        """With the noise of one client."""
+        return replace(self, noise=Gaussian(noise.multiplier), by_samples=None)
+
+    @property
+    def apart(self) -> float:
+        """How far two uploads of one client can be apart, whatever its data: twice the clip."""
+        return 2 * self.clip.level
+
+    def covers(self, distance: float) -> bool:
+        """Whether the noise is made for so far a move; the last digits are the clip's own margin."""
+        return self.moves >= distance * (1 - 1e-9)
+
+    @property
+    def neighbours(self) -> str:
+        """Who uploads is seen, so a client can be in another's place, and not be absent."""
+        return REPLACE if self.protects == "client" else super().neighbours
+
+    def sensitivity(self, largest_weight: float = 1.0) -> float:
+        return self.moves * largest_weight

@@ -1,0 +1,1 @@
+"""Private questions that clients answer once: means, label counts, column scales, metrics."""

@@ -1,0 +1,1 @@
+"""What server and nodes say to each other: signed messages, proposals, keys, and the transport interface."""

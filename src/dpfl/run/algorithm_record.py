@@ -1,0 +1,61 @@
+"""Parts in the record of a run: written by the codec, and read back from any format that a dpfl has written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MethodType
+from typing import Any
+
+from dpfl import codec
+from dpfl.client import objectives, optimisers
+from dpfl.errors import DpflError
+from dpfl.privacy.accounting import budget, published_claims
+from dpfl.privacy.mechanisms import haar_release, matrix_release, noise_shares, secure_noise
+from dpfl.privacy.queries import metric
+from dpfl.server import schedules, update, weights
+from dpfl.server.algorithm import Algorithm
+from dpfl.server.steps import adaptive
+
+MODULES = (
+    adaptive, budget, haar_release, matrix_release, metric, objectives, optimisers, published_claims, schedules, secure_noise,
+    noise_shares, update, weights,
+)  # fmt: skip
+"""Modules whose parts a record may name: a part is known to the codec once its module is imported."""
+
+
+def describe(algorithm: Algorithm) -> dict[str, Any]:
+    """Returns an algorithm for the record of a run.
+
+    A claim that a user's own function computes is recorded by its text alone: a function has no written form.
+    """
+    claim = algorithm.claim
+    if not isinstance(claim.formula, MethodType):
+        algorithm = replace(algorithm, claim=replace(claim, formula=None))
+    return codec.encode(algorithm)  # type: ignore[no-any-return]
+
+
+def describe_options(options: Iterable[tuple[str, object]]) -> dict[str, Any]:
+    """Returns a model's options for the record of a run; an object of the user's own is named by its class."""
+    return {name: _option(value) for name, value in options}
+
+
+def _option(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _option(item) for name, item in value.items()}
+    try:
+        return codec.encode(value)
+    except DpflError:
+        return codec.tag_of(value)
+
+
+def algorithm_of(words: Any) -> Algorithm:
+    """Returns the algorithm that the record of a run describes.
+
+    Raises:
+        DpflError: The record describes no algorithm, or one with parts that this package does not have.
+    """
+    value = codec.decode(words)
+    if not isinstance(value, Algorithm):
+        raise DpflError("The record of the run describes no algorithm; restore experiment.toml from a copy.")
+    return value

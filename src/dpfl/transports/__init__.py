@@ -1,0 +1,1 @@
+"""Carriers of messages. Each knows nothing of what is in them."""

@@ -1,0 +1,64 @@
+"""A node as one process: the executor with what answers letters, and a SuperNode as its child, started again when it ends.
+
+    stop = threading.Event()
+    serve(supernode(folder, server, authority, key), service.answer, most, stop)      # returns after the letter at hand
+
+If this process is killed its SuperNode leaves the federation a second or so later, and the server learns it: a letter that was
+at hand is lost, and answered again when it is sent again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import httpx
+
+from dpfl.transports.flower.executor import Answer, Executor
+from dpfl.transports.flower.flower_messages import Unread
+from dpfl.transports.flower.processes import Child
+
+FIRST_NAP, LAST_NAP = 0.02, 0.2
+FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
+SETTLED_SECONDS = 30.0
+LINGER_SECONDS = 3.0
+"""After an answer, for its way out: what a SuperLink has not handed over when a node leaves, it never does."""
+
+Say = Callable[[str, str], None]
+
+
+def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
+    """`say` is told in a word what happened to the SuperNode, and its last words."""
+    executor = Executor(node.address, node.secret, answer, most, stop.is_set)
+    try:
+        last = _serve(node, executor, stop, say)
+        time.sleep(max(0.0, last + LINGER_SECONDS - time.monotonic()))
+    finally:
+        node.stop()
+        executor.close()
+
+
+def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> float:
+    """Returns when the last letter was answered."""
+    pause, nap, started, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
+    node.launch()
+    say("started", "")
+    while not stop.is_set():
+        if not node.alive():
+            pause = FIRST_PAUSE if time.monotonic() - started > SETTLED_SECONDS else min(LAST_PAUSE, 2 * pause)
+            say("ended", node.words())
+            if stop.wait(pause):
+                break
+            started = time.monotonic()
+            node.launch()
+            say("started", "")
+        try:
+            if executor.step():
+                nap, last = FIRST_NAP, time.monotonic()
+            else:
+                nap = min(LAST_NAP, nap * 1.2)
+        except (httpx.HTTPError, Unread):
+            nap = LAST_NAP
+        stop.wait(nap)
+    return last

@@ -1,0 +1,88 @@
+"""For whoever signs for the privacy of runs: ledgers, to be read and no more; certificates, and whether they hold."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from dpfl.certificate import verify
+from dpfl.errors import DpflError
+from dpfl.privacy import Ledger, accountant
+from dpfl.privacy.accounting.accountant import default_for
+from dpfl.privacy.accounting.events import decode, describe
+from dpfl.privacy.ledger.client_ledgers import ledger_path
+from dpfl.privacy.ledger.plans import bound
+from dpfl.privacy.statement import figure
+from dpfl.run.folder import RunFolder
+from dpfl.run.nodes import STATEMENTS
+from dpfl.web.run_index import Shelf, heads
+
+SHOWN_DEBITS = 100
+MOST_LEDGERS = 1000
+
+
+def ledgers_of(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
+    """Whose there are; those that runs share may lie elsewhere, and are not read from here."""
+    place = _place(shelf, folder)
+    if isinstance(place, str):
+        return {"owners": [], "elsewhere": place}
+    here = (path for path in place.glob("*.sqlite") if path.resolve().is_relative_to(shelf.root))
+    owners = sorted(path.stem for path in here if path.name != "metrics.sqlite")
+    return {"owners": owners[:MOST_LEDGERS], "elsewhere": None}
+
+
+def _place(shelf: Shelf, folder: RunFolder) -> Path | str:
+    given = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
+    place = Path(given) if given else folder.ledgers
+    try:
+        inside = place.resolve().is_relative_to(shelf.root)
+    except (OSError, ValueError):
+        inside = False
+    return place if inside else str(given)
+
+
+def ledger_view(shelf: Shelf, folder: RunFolder, owner: str) -> dict[str, Any]:
+    """One account, checked link by link: what it spent, what it allows, what is left, and its last debits."""
+    place = _place(shelf, folder)
+    if isinstance(place, str) or owner not in ledgers_of(shelf, folder)["owners"]:
+        raise DpflError(f"There is no ledger of {owner[:80]!r} here.")
+    with closing(Ledger.read(ledger_path(place, owner))) as ledger:
+        limit, spent, most, debits = ledger.limit, ledger.spent(), bound(ledger), ledger.debits()
+        account, limits = ledger.account, ledger.limits_since_the_first_debit()
+    delta = limit.delta if limit else float(_delta(folder))
+    by = limit.accountant if limit else default_for(next(iter(spent), None))
+    used, proven = (accountant(by).epsilon(events, delta) for events in (spent, most))
+    return {
+        "owner": account.owner,
+        "unit": account.unit,
+        "neighbours": account.neighbours,
+        "delta": delta,
+        "accountant": by,
+        "spent": figure(used),
+        "proven": figure(proven),
+        "limit": limit.epsilon if limit else None,
+        "left": max(0.0, limit.epsilon - used) if limit else None,
+        "limits": [None if one is None else one.epsilon for one in limits],
+        "releases": [{"kind": describe(event), "count": count} for event, count in spent.items()],
+        "debits": len(debits),
+        "runs": sorted({run for run, *_ in debits}),
+        "last": [{"run": run, "kind": describe(decode(event)), "count": count, "at": at}
+                 for run, _, event, count, at in debits[-SHOWN_DEBITS:][::-1]],
+    }  # fmt: skip
+
+
+def _delta(folder: RunFolder) -> float:
+    budget = heads(folder.file("experiment.toml"), ("resolved", "resolved.budget"))["resolved"].get("budget", {})
+    return budget.get("delta", 1e-5)
+
+
+def verdict(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
+    """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is of, what nodes signed."""
+    if isinstance(_place(shelf, folder), str):
+        raise DpflError("The ledgers of this run lie elsewhere; check its certificate with: dpfl verify")
+    said = sorted(folder.file(STATEMENTS).glob("*.json"))[:MOST_LEDGERS]
+    found = verify(folder.file("certificate.json"), folder.path, nodes=said)
+    certificate = found.certificate
+    signer = certificate.signer.fingerprint if certificate else None
+    return found.to_dict() | {"signer": signer, "issued": certificate.issued if certificate else None}

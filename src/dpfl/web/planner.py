@@ -1,0 +1,104 @@
+"""The planner's page: what a budget buys, while somebody moves it; and the run, or the file, that follows.
+
+While it moves the table is a sketch by the limit theorem, and what is recommended is by the accountant that guards a run. Where
+it rests, every cell is computed, and kept.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dpfl.config.experiment import parse
+from dpfl.data.catalog import SHAPES
+from dpfl.errors import DpflError
+from dpfl.models import from_name
+from dpfl.planning.noise_choices import Question, sketched
+from dpfl.planning.speed import Work
+from dpfl.planning.tradeoff import Tradeoff, sketch, tradeoff
+from dpfl.privacy.accounting.budget import MOST_ROUNDS
+
+DATA = ("mnist-sample", "mnist", "fashion-mnist", "cifar10")
+MODELS = ("cnn", "mlp", "linear", "scattering-linear")
+CURVE = tuple(round(0.005 * 1.15**step, 5) for step in range(38))
+"""Sampling rates of the curve, up to 0.88; 1 is the last."""
+
+
+class Wanted(BaseModel):
+    """What the page asks for; nothing else is taken from it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    epsilon: float = Field(gt=0, le=100)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    rounds: int = Field(ge=1, le=MOST_ROUNDS)
+    clients: int = Field(default=10, ge=1, le=10_000)
+    size: int = Field(default=800, ge=1, le=10_000_000)
+    data: Literal[DATA] = "mnist-sample"  # type: ignore[valid-type]
+    model: str = Field(default="scattering-linear", max_length=40)
+    seed: int = Field(default=0, ge=0, lt=2**53)
+    exact: bool = False
+
+
+class Started(Wanted):
+    """A plan to be run, under a name."""
+
+    name: str = Field(max_length=80)
+
+
+def question(wanted: Wanted) -> Question:
+    sizes = (wanted.size,) * wanted.clients
+    return Question(wanted.epsilon, wanted.rounds, wanted.delta, sizes, parameters=parameters(wanted.model, wanted.data))
+
+
+@lru_cache(64)
+def parameters(model: str, data: str) -> int:
+    if model not in MODELS:
+        raise DpflError(f"The planner knows the models {', '.join(MODELS)}; name others in the experiment file.")
+    return Work(from_name(model), *SHAPES[data]).parameters
+
+
+@lru_cache(256)
+def found(asked: Question, exact: bool) -> Tradeoff:
+    return tradeoff(asked) if exact else sketch(asked)
+
+
+@lru_cache(256)
+def bought(asked: Question, exact: bool) -> dict[str, int]:
+    return found(asked, exact).bought
+
+
+def answer(wanted: Wanted) -> dict[str, Any]:
+    asked = question(wanted)
+    plan = found(asked, wanted.exact)
+    chosen, taus = plan.recommended, sorted({choice.tau for choice in plan.choices})
+    curve = sketched(asked, (*CURVE, 1.0), taus)
+    return {
+        "exact": wanted.exact,
+        "recommended": {
+            "sampling_rate": chosen.sampling_rate, "tau": chosen.tau, "noise_multiplier": chosen.noise_multiplier,
+            "iterations": chosen.iterations, "rate": plan.rate, "total": chosen.total,
+            "samples": chosen.samples(wanted.size), "parameters": asked.parameters,
+        },
+        "bought": bought(asked, wanted.exact),
+        "cells": [
+            {"q": cell.sampling_rate, "tau": cell.tau, "noise": cell.noise_multiplier, "per_step": cell.per_step,
+             "total": cell.total, "chosen": cell is chosen}
+            for cell in plan.choices
+        ],
+        "curve": {"q": [*CURVE, 1.0], "total": {tau: [one.total for one in curve if one.tau == tau] for tau in taus}},
+        "assumptions": list(plan.assumptions),
+        "warning": f"Lower delta: {wanted.delta:g} is not below one over a client's samples."
+        if wanted.delta * wanted.size >= 1 else None,
+    }  # fmt: skip
+
+
+def experiment(wanted: Wanted) -> dict[str, Any]:
+    """The experiment that makes the recommended run, as an experiment file has it."""
+    planned = found(question(wanted), True).experiment()
+    own = {"data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients}, "model": {"name": wanted.model}}
+    content = {"seed": wanted.seed} | planned | own
+    parse(content)
+    return content

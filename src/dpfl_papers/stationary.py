@@ -1,0 +1,47 @@
+"""Where FedAvg with clipped updates stops on three parabolas, in closed form: problem (8) of the clipping paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dpfl_papers.cells import Outcome
+
+MINIMISERS, CURVATURES = (4.0, 1 / 2, -1 / 6), (1.0, 4.0, 36.0)
+
+
+@dataclass(frozen=True)
+class Stationary:
+    """The x at which the clipped updates of `steps` local steps sum to 0."""
+
+    steps: int
+    clip: float | None = None
+    rate: float = 0.01
+    tag: ClassVar[str] = "Stationary"
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    def scaled(self, settings: Sequence[str]) -> Stationary:
+        return self
+
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+        return Outcome(self.point())
+
+    def drift(self, x: float) -> float:
+        """sum_i clip(w_i (x_i - x), c), which falls in x."""
+        updates = [
+            (1 - (1 - self.rate * curvature) ** self.steps) * (minimiser - x)
+            for minimiser, curvature in zip(MINIMISERS, CURVATURES, strict=True)
+        ]
+        return sum(updates if self.clip is None else [max(-self.clip, min(self.clip, update)) for update in updates])
+
+    def point(self) -> float:
+        low, high = min(MINIMISERS), max(MINIMISERS)
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.drift(middle) > 0 else (low, middle)
+        return (low + high) / 2

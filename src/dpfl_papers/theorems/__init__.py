@@ -1,0 +1,1 @@
+"""Convergence bounds of the papers that no system computes with."""

@@ -1,0 +1,96 @@
+"""The single updates of one round, as they are before any sum: their norms, and their angles to the last global update."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from dpfl import algorithms, models
+from dpfl.client.task import Reply
+from dpfl.config.experiment import Experiment, parse, with_settings
+from dpfl.engines import one_thread
+from dpfl.errors import Diverged, DpflError
+from dpfl.privacy import Budget
+from dpfl.run.prepare import Job, prepare
+from dpfl.run.recorder import Silent
+from dpfl_papers.cells import Outcome
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The last round that an experiment without noise allows: a look at raw updates, with no privacy. Its value is their
+    mean norm."""
+
+    content: Mapping[str, Any]
+    tag: ClassVar[str] = "Updates"
+
+    def scaled(self, settings: Sequence[str]) -> Updates:
+        return replace(self, content=with_settings(self.content, settings))
+
+    def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
+        with tempfile.TemporaryDirectory() as folder:
+            job = _prepared(parse({**self.content, "seed": seed}), Path(folder) / "run", data_dir)
+            with closing(job.engine):
+                try:
+                    last, updates = last_round(job)
+                except Diverged:
+                    return Outcome(None, stopped_by="divergence")
+        norms = updates.norm(dim=1)
+        mean = updates.mean(dim=0, keepdim=True)
+        series = {
+            "norm": norms.tolist(),
+            "angle": angles(updates, last),
+            "norm of mean": mean.norm(dim=1).tolist(),
+            "angle of mean": angles(mean, last),
+        }
+        state = job.coordinator.state
+        return Outcome(float(norms.mean()), steps=state.iterations, rounds=state.round, stopped_by="rounds", series=series)
+
+
+def angles(updates: Tensor, last: Tensor) -> list[float]:
+    """In degrees, a row an update."""
+    cosines = torch.nn.functional.cosine_similarity(updates, last.unsqueeze(0), dim=1)
+    return [math.degrees(math.acos(max(-1.0, min(1.0, cosine)))) for cosine in cosines.tolist()]
+
+
+def last_round(job: Job) -> tuple[Tensor, Tensor]:
+    """The global update of the last round but one, and the clients' own of the last."""
+    coordinator, rounds = job.coordinator, job.budget.rounds
+    if rounds is None or rounds < 2 or job.algorithm.unit != "none":
+        raise DpflError("Single updates are looked at without noise, from the second round on: set budget.rounds to 2 or more.")
+    last, updates = torch.empty(0), torch.empty(0)
+    while (order := coordinator.next_order()) is not None:
+        with one_thread():
+            replies = job.engine.run(order)
+            if coordinator.state.round == rounds - 1:
+                updates = torch.stack(_given(replies))
+            else:
+                last = -coordinator.state.vector
+            coordinator.aggregate(replies)
+        if coordinator.state.round < rounds - 1:
+            last = last + coordinator.state.vector
+        coordinator.close_round(order.steps)
+    return last, updates
+
+
+def _given(replies: Sequence[Reply]) -> list[Tensor]:
+    return [reply.update for reply in replies if reply.update is not None]
+
+
+def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> Job:
+    return prepare(
+        models.from_name(experiment.model.name, **experiment.model.options()),
+        experiment.federation(data_dir),
+        algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options()),
+        Budget(**experiment.budget.model_dump()),
+        seed=experiment.seed, out=out, workers=1, accountant=None, ledger=None, entropy="keyed", noise="plain",
+        evaluate_every=None, progress=Silent(), resume=False, experiment=None,
+    )  # fmt: skip
