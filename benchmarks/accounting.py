@@ -65,7 +65,7 @@ class Stopwatch:
 
 def watch() -> Stopwatch:
     """Everything that plans, debits, opens or reads a ledger, or asks an accountant."""
-    from dpfl.client.runner import Node
+    from dpfl.client.runner import ClientRunner
     from dpfl.privacy.accounting.accountant import Accountant
     from dpfl.privacy.ledger.ledger import Ledger
     from dpfl.run import accounts, prepare
@@ -75,7 +75,7 @@ def watch() -> Stopwatch:
         (prepare, ("with_planned_noise",)),
         (accounts.Accounts, ("remaining", "meter", "spent", "statement")),
         (accounts.Meter, ("at_most",)),
-        (Node, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
+        (ClientRunner, ("_paid", "_release_name", "_randomness", "_debit", "_await")),
         (Ledger, ("open", "read", "close", "epoch", "spent", "remaining", "debit", "epsilon", "_flush")),
         (Accountant, ("epsilon",)),
     ):

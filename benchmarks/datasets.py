@@ -18,7 +18,7 @@ from dpfl.errors import DpflError
 
 
 @lru_cache(maxsize=1)
-def mnist() -> dpfl.data.Source:
+def mnist() -> dpfl.data.DataSource:
     try:
         return dpfl.data.mnist()
     except DpflError:
@@ -26,7 +26,7 @@ def mnist() -> dpfl.data.Source:
 
 
 @lru_cache(maxsize=1)
-def cifar10() -> dpfl.data.Source:
+def cifar10() -> dpfl.data.DataSource:
     """CIFAR-10, or the embedded digits as 32x32 images in three channels, repeated to 50,000."""
     folder = cifar10_folder()
     if folder:

@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.host import serve
 from dpfl.transports.flower.parent import end_with_parent, named
-from dpfl.transports.flower.processes import QUIET, Child, free_port, register, superlink, supernode
+from dpfl.transports.flower.processes import QUIET, FlowerProcess, free_port, register, superlink, supernode
 from dpfl.transports.flower.tls_keys import node_key, server_keys
 
 MOST = 1 << 30
@@ -112,7 +112,7 @@ def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[in
             register(link.address, keys.authority, node_key(home / "carrier.key"), home.name)
             command = [sys.executable, "-m", "benchmarks.federation", "--echo", str(home), link.address, str(keys.authority)]
             started(stack, command, {**os.environ, **named()}, home / "log")
-        post = FlowerPost(link.address, keys.authority, link.secret, MOST)
+        post = FlowerTransport(link.address, keys.authority, link.secret, MOST)
         stack.callback(post.close)
         until(lambda: len(post.nodes()) == nodes, START_SECONDS)
         for size in sizes:
@@ -120,7 +120,7 @@ def ours(folder: Path, nodes: int, sizes: Sequence[int], rounds: int) -> dict[in
     return found
 
 
-def _round(post: FlowerPost, size: int) -> float:
+def _round(post: FlowerTransport, size: int) -> float:
     letter, began = os.urandom(size), time.monotonic()
     waiting = {post.send(address, letter) for address in post.nodes()}
     while waiting:
@@ -185,7 +185,7 @@ def echo(folder: str, server: str, authority: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     home = Path(folder)
-    node: Child = supernode(home, server, Path(authority), home / "carrier.key")
+    node: FlowerProcess = supernode(home, server, Path(authority), home / "carrier.key")
     serve(node, lambda letter: letter, MOST, stop)
 
 

@@ -21,7 +21,7 @@ WORK = "client-level mlp, 50 clients a round"
 def population(clients: int, rounds: int) -> Iterator[dict[str, Any]]:
     source = datasets.mnist()
     _forget_peak()
-    federation = source.split(clients=clients, how=dpfl.data.Drawn(images=100), seed=0)
+    federation = source.split(clients=clients, how=dpfl.data.RandomClients(images=100), seed=0)
     algorithm = dpfl.algorithms.dp_fedavg(
         cohort=50, sampling="fixed-size", clip=1.0, noise_multiplier=1.0, tau=10, rate=0.1, batch_size=20
     )

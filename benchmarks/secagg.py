@@ -17,18 +17,18 @@ import dpfl
 from dpfl import tasks
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.secagg import At, Group, Member, Sum
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.secagg import MaskedSum, SumGroup, SumId, SumMember
 from dpfl.secagg.group import threshold
 
 REPEATS, BATCH = 3, 600
 
 
-def met(clients: int) -> tuple[Group, dict[str, Member]]:
+def met(clients: int) -> tuple[SumGroup, dict[str, SumMember]]:
     keys = {f"client-{number:03d}": Ed25519PrivateKey.generate() for number in range(clients)}
     identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-    of = Group("benchmark", identities, threshold(clients, 0))
-    members = {name: Member(of, name, key) for name, key in keys.items()}
+    of = SumGroup("benchmark", identities, threshold(clients, 0))
+    members = {name: SumMember(of, name, key) for name, key in keys.items()}
     for member in members.values():
         member.meet([other.card for other in members.values()])
     return of, members
@@ -41,12 +41,14 @@ def timed(work: Callable[[], object]) -> tuple[float, object]:
     return 1e3 * (time.process_time() - start), made
 
 
-def whole_round(of: Group, members: dict[str, Member], whole: WholeSum, size: int, round: int, gone: int) -> dict[str, float]:
+def whole_round(
+    of: SumGroup, members: dict[str, SumMember], whole: IntegerSum, size: int, round: int, gone: int
+) -> dict[str, float]:
     """One sum, `gone` of its members silent: what one client that stays computes, and what the server does."""
-    at = At(next(iter(members.values())).session, round)
+    at = SumId(next(iter(members.values())).session, round)
     rng, vector = np.random.default_rng(round), np.zeros(size, np.float32)
     spent = dict.fromkeys(("numbers", "client", "server"), 0.0)
-    sum, staying = Sum(of, at, size, whole.bits), list(members)[gone:]
+    sum, staying = MaskedSum(of, at, size, whole.bits), list(members)[gone:]
     for name in staying:
         drawn, numbers = timed(lambda: whole.numbers(vector, rng))
         masked, sent = timed(lambda name=name, numbers=numbers: members[name].mask(at, numbers))
@@ -104,7 +106,7 @@ def main() -> None:
         of, members = met(clients)
         rounds = iter(range(10**6))
         for size in given.numbers:
-            whole = WholeSum(1.0, 100.0, clients)
+            whole = IntegerSum(1.0, 100.0, clients)
             all_there, some = (
                 min(
                     (whole_round(of, members, whole, size, next(rounds), gone) for _ in range(REPEATS)),

@@ -9,10 +9,10 @@ from statistics import median
 import torch
 
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, module_of
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import private_steps
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import All, Flat, Gaussian, Release, SystemEntropy
@@ -32,9 +32,9 @@ def main() -> None:
 
 def _steps(model: str, batch: int) -> Callable[[Release], Callable[[], object]]:
     flat = FlatModel(module_of(model))
-    gradients, data = ClippedGradients(flat), Holdings(*batch_of(model, batch), torch.arange(batch))
+    gradients, data = ClippedGradients(flat), ClientDataset(*batch_of(model, batch), torch.arange(batch))
     generator = SystemEntropy().generator
-    return lambda release: lambda: private_steps(gradients, data, batch, STEPS, Local(SGD(RATE)), release, generator)
+    return lambda release: lambda: private_steps(gradients, data, batch, STEPS, LocalTraining(SGD(RATE)), release, generator)
 
 
 def _print(work: str, parts: int, made: Callable[[Release], Callable[[], object]]) -> None:

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from benchmarks.common import left, repeated
 from benchmarks.step_common import CLIP, NOISE, RATE, batch_of, flat, memory_format_of, module_of
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import private_steps
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Release
@@ -25,14 +25,14 @@ def private(model: str, batch: int, seconds: float, steps_each: int | None = Non
     x, y = batch_of(model, batch)
     flat_model = FlatModel(module_of(model))
     gradients = ClippedGradients(flat_model)
-    initial, data = flat_model.read(), Holdings(x, y, torch.arange(batch))
+    initial, data = flat_model.read(), ClientDataset(x, y, torch.arange(batch))
     keyed = Keyed(0)
 
     def steps(count: int, clip: float = CLIP, noise: float | None = NOISE, rate: float = RATE) -> None:
         flat_model.load(initial)
         release = Release(All(), Flat(clip), Gaussian(noise) if noise else None)
         private_steps(
-            gradients, data, batch, count, Local(SGD(rate)), release,
+            gradients, data, batch, count, LocalTraining(SGD(rate)), release,
             lambda purpose: keyed.generator(purpose),
         )  # fmt: skip
 

@@ -26,8 +26,8 @@ from pathlib import Path
 
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import read_rows
-from dpfl.web.planner import Wanted, answer
-from dpfl.web.run_index import Shelf
+from dpfl.web.planner import PlanRequest, answer
+from dpfl.web.run_index import RunIndex
 
 PROGRAM = "from dpfl.cli import main; main()"
 
@@ -77,7 +77,7 @@ def many(runs: Path, count: int, of: Path) -> tuple[float, float]:
         (runs / f"run-{number:05}").mkdir(parents=True)
         for file in ("experiment.toml", "result.json", METRICS):
             shutil.copyfile(of / file, runs / f"run-{number:05}" / file)
-    shelf, times = Shelf(runs), []
+    shelf, times = RunIndex(runs), []
     for _ in range(2):
         start = time.perf_counter()
         assert len(shelf.lines()) == count
@@ -87,11 +87,11 @@ def many(runs: Path, count: int, of: Path) -> tuple[float, float]:
 
 def planned() -> list[float]:
     """Seconds of answers that were never asked for before, as a slider moves."""
-    answer(Wanted(epsilon=1.0, rounds=10))
+    answer(PlanRequest(epsilon=1.0, rounds=10))
     times = []
     for step in range(20):
         start = time.perf_counter()
-        answer(Wanted(epsilon=round(0.5 * 1.2**step, 3), rounds=50 + 20 * step))
+        answer(PlanRequest(epsilon=round(0.5 * 1.2**step, 3), rounds=50 + 20 * step))
         times.append(time.perf_counter() - start)
     return times
 

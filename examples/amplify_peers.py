@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpfl.audit.amplification.amplifiers import Amplifier, backward, convolution, linear, mlp
-from dpfl.audit.amplification.search import Played, Sums, furthest_movement
+from dpfl.audit.amplification.search import AmplificationTrial, Sums, furthest_movement
 
 LAYERS: dict[str, Callable[[], Amplifier]] = {
     "linear 3969-10": lambda: linear(3969, 10),
@@ -49,13 +49,13 @@ def opacus(mode: str, amplifier: Amplifier) -> Sums:
     private, optimizer = parts[0], parts[1]
     criterion = parts[2] if mode == "ghost" else nn.CrossEntropyLoss(reduction="sum")
 
-    def play(x: Tensor, y: Tensor, _: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, _: Tensor | None) -> AmplificationTrial:
         optimizer.zero_grad()
         scores = private(x)
         criterion(scores, y).backward()
         optimizer.pre_step()
         total = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
-        return Played(total.detach().clone(), functional.cross_entropy(scores.detach(), y, reduction="none"))
+        return AmplificationTrial(total.detach().clone(), functional.cross_entropy(scores.detach(), y, reduction="none"))
 
     return play
 
@@ -73,14 +73,14 @@ def jax_privacy(padded: bool, amplifier: Amplifier) -> Sums:
 
     summed = jax.jit(clipped_grad(loss, batch_argnums=(1, 2), l2_clip_norm=1.0, return_values=True))
 
-    def play(x: Tensor, y: Tensor, _: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, _: Tensor | None) -> AmplificationTrial:
         size = len(x)
         missing = -size % PADDED if padded else 0
         rows = np.concatenate([x.numpy(), np.zeros((missing, *x.shape[1:]), np.float32)])
         labels = np.concatenate([y.numpy(), np.zeros(missing, np.int64)]).astype(np.int32)
         total, aux = summed(weights, rows, labels, is_padding_example=np.arange(size + missing) >= size)
         leaves = [np.array(leaf).T if leaf.ndim == 2 else np.array(leaf) for leaf in jax.tree.leaves(total)]
-        return Played(
+        return AmplificationTrial(
             torch.cat([torch.from_numpy(leaf.flatten()) for leaf in leaves]),
             torch.from_numpy(np.array(aux.values))[:size].flatten(),
         )

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpfl_papers import Outcome, Table, tables
+from dpfl_papers import Outcome, PaperTable, tables
 from dpfl_papers.ali import OWN
-from dpfl_papers.runner import Kept
-from dpfl_papers.table_report import Made, collect, mean_text, shown_epsilon
+from dpfl_papers.runner import OutcomeStore
+from dpfl_papers.table_report import FinishedCell, collect, mean_text, shown_epsilon
 
 SEEDS = range(3)
 SAME, WHOLE = "auto, same proven epsilon", "auto, the column's epsilon"
@@ -28,7 +28,7 @@ LOOKED_AT = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 
 def main(folder: str) -> None:
     known = tables()
-    made = {name: collect(known[name], SEEDS, Kept(Path(folder))) for name in TABLES}
+    made = {name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in TABLES}
     print("## auto against every method, and against what is printed\n")
     heads = ("data", "rounds", "column", "best method as re-run, seed 0", "auto, same proven", "ahead by", "auto, the column's")
     print("| " + " | ".join((*heads, "best printed")) + " |")
@@ -43,23 +43,23 @@ def main(folder: str) -> None:
         for line in against_fixed(made[name]):
             print(line)
     print("\n## The authors' network\n")
-    short = short_rounds({name: collect(known[name], SEEDS, Kept(Path(folder))) for name in WIDE})
+    short = short_rounds({name: collect(known[name], SEEDS, OutcomeStore(Path(folder))) for name in WIDE})
     for line in (*levels(short), "", *differences(short)):
         print(line)
     for name in WENT:
-        for line in as_it_went(known[name], collect(known[name], SEEDS, Kept(Path(folder)))):
+        for line in as_it_went(known[name], collect(known[name], SEEDS, OutcomeStore(Path(folder)))):
             print(line)
     print("\n## Which reading comes to a printed level\n")
-    for one in sorted(collect(known["ali-levels"], SEEDS, Kept(Path(folder))), key=lambda one: -one.mean):
+    for one in sorted(collect(known["ali-levels"], SEEDS, OutcomeStore(Path(folder))), key=lambda one: -one.mean):
         print(f"| {one.cell.row} | {one.text()} | {one.cell.printed:g} |")
 
 
-def columns(made: list[Made]) -> Iterator[tuple[str, str, dict[str, Made]]]:
+def columns(made: list[FinishedCell]) -> Iterator[tuple[str, str, dict[str, FinishedCell]]]:
     for group, column in dict.fromkeys((one.cell.group, one.cell.column) for one in made):
         yield group, column, {one.cell.row: one for one in made if (one.cell.group, one.cell.column) == (group, column)}
 
 
-def against_all(made: list[Made], table: Table) -> Iterator[str]:
+def against_all(made: list[FinishedCell], table: PaperTable) -> Iterator[str]:
     for group, column, rows in columns(made):
         if SAME not in rows:
             continue
@@ -80,7 +80,7 @@ def against_all(made: list[Made], table: Table) -> Iterator[str]:
         yield f"| {group} | {rounds} | {column} | {first[best]:.2f} ({best}) | {ours} | {ahead} | {whole} | {best_printed} |"
 
 
-def against_fixed(made: list[Made]) -> Iterator[str]:
+def against_fixed(made: list[FinishedCell]) -> Iterator[str]:
     for group, column, rows in columns(made):
         if "R_c /" not in column:
             continue
@@ -90,11 +90,11 @@ def against_fixed(made: list[Made]) -> Iterator[str]:
                 yield f"| {group} | {column} | {ours} | " + " | ".join(apart) + " |"
 
 
-Short = dict[tuple[str, str, str], dict[str, Made]]
+Short = dict[tuple[str, str, str], dict[str, FinishedCell]]
 """By data, rounds, and what R_s is of R_c, where that is less: the rows of a column."""
 
 
-def short_rounds(made: dict[str, list[Made]]) -> Short:
+def short_rounds(made: dict[str, list[FinishedCell]]) -> Short:
     found = {
         (group, str(WIDE[name]), column.removeprefix("R_s = ")): rows
         for name in made
@@ -122,18 +122,18 @@ def differences(short: Short) -> Iterator[str]:
                 yield f"| {group} | {rounds} rounds, {column} | {ADAPTIVE[row]} | " + " | ".join(found) + " |"
 
 
-def beside(one: Made) -> str:
+def beside(one: FinishedCell) -> str:
     return "" if one.cell.printed is None else f" [{one.cell.printed:g}]"
 
 
-def difference(one: Made, other: Made) -> str:
+def difference(one: FinishedCell, other: FinishedCell) -> str:
     """Over seeds that both have, with the 95 % interval of the mean where there are several."""
     values = [dict(zip(made.seeds, (o.value for o in made.outcomes), strict=True)) for made in (one, other)]
     apart = [values[0][seed] - values[1][seed] for seed in values[0].keys() & values[1].keys()]
     return mean_text(apart, "+.2f") if apart else ""
 
 
-def as_it_went(table: Table, made: list[Made]) -> Iterator[str]:
+def as_it_went(table: PaperTable, made: list[FinishedCell]) -> Iterator[str]:
     """Accuracies over seeds; steps, rounds and tau of the first."""
     for group, column, rows in columns(made):
         yield f"\n## {table.title}; {group}, {column}\n"

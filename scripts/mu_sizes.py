@@ -26,16 +26,16 @@ from dpfl.data import Dirichlet, Federation
 from dpfl.gradients.clipped import ClippedGradients, plain_gradient
 from dpfl.models import FlatModel
 from dpfl.privacy import Flat
-from dpfl.server.steps.adaptive import Ali
+from dpfl.server.steps.adaptive import AliSteps
 from dpfl.server.steps.ali_bounds import shares
-from dpfl.server.steps.policy import Seen, Situation
+from dpfl.server.steps.policy import RoundObservation, StepContext
 
 IMAGES, SEED = 300, 0
 HEADS = ("round", "raw", "raw, one batch", "clipped at C", "clipped at 10 C", "paid", "released", "the same without noise")
 
 
 @dataclass(frozen=True)
-class Measuring(Ali):
+class Measuring(AliSteps):
     """ALI's policy at tau = 1, which tells how large mu is at some rounds."""
 
     federation: Federation | None = None
@@ -43,17 +43,17 @@ class Measuring(Ali):
     rounds: tuple[int, ...] = ()
     noise: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         return 1
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = super().learn(seen, memory)
         if seen.round in self.rounds:
             sizes = (f"{value:.2f}" for value in self._sizes(seen, memory, found))
             print("| " + " | ".join([str(seen.round), *sizes]) + " |", flush=True)
         return found
 
-    def _sizes(self, seen: Seen, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[float]:
+    def _sizes(self, seen: RoundObservation, memory: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> list[float]:
         p, facts = shares([seen.facts.weights[client] for client in seen.updates]), seen.facts
         models = {client: seen.vector + update for client, update in seen.updates.items()}
         new = sum(share * model for share, model in zip(p.tolist(), models.values(), strict=True))

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from dpfl.cli.run import show
 from dpfl.config.experiment import load
-from dpfl.views.progress import Live
+from dpfl.views.progress import LiveProgress
 
 TARGET = Path(__file__).parents[1] / "docs" / "demo.svg"
 
 
 def main() -> None:
     console = Console(record=True, width=112, force_terminal=True)
-    progress = Live(Console(stderr=True, width=112, force_terminal=True))
+    progress = LiveProgress(Console(stderr=True, width=112, force_terminal=True))
     with tempfile.TemporaryDirectory() as folder:
         result = load(None).run(Path(folder) / "run", progress=progress)
         console.print("[bold]$ dpfl run[/bold]", highlight=False)

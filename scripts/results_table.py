@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpfl_papers import Cell, Table, tables
+from dpfl_papers import Cell, PaperTable, tables
 from dpfl_papers.cost import clips_samples, longest, samples_of
 from dpfl_papers.table_report import SCALED, digits, mean_text, shown_epsilon
 
@@ -74,7 +74,7 @@ class State:
     """How far each data set is, of a table of several that is not whole."""
 
 
-def state_of(table: Table, folder: Path = RESULTS, place: str = "") -> State:
+def state_of(table: PaperTable, folder: Path = RESULTS, place: str = "") -> State:
     rows = _rows(folder / (place or table.name) / "results.csv")
     settings = _settings(folder / (place or table.name) / "table.md")
     digests = {row["digest"] for row in rows}
@@ -93,7 +93,7 @@ def state_of(table: Table, folder: Path = RESULTS, place: str = "") -> State:
     return State(len(done), len(cells), max(seeds.values(), default=0), earlier, settings, list(models), _left(missing), groups)
 
 
-def _groups(table: Table) -> list[str]:
+def _groups(table: PaperTable) -> list[str]:
     return list(dict.fromkeys(cell.group for cell in table.cells))
 
 
@@ -134,7 +134,7 @@ def versions() -> dict[str, dict[str, Any]]:
     return {one["code"]: one for one in tomllib.loads((RESULTS / "versions.toml").read_text())["version"]}
 
 
-def paper_of(table: Table) -> tuple[str, str]:
+def paper_of(table: PaperTable) -> tuple[str, str]:
     """The paper of a table, and what the table is called there."""
     paper, _, what = table.title.partition(", ")
     if ":" in paper:  # ours: no table or figure that a paper prints
@@ -146,7 +146,7 @@ def paper_of(table: Table) -> tuple[str, str]:
 class Result:
     """One stored number over its seeds: a cell, and the rows of results.csv that have it."""
 
-    table: Table
+    table: PaperTable
     cell: Cell
     rows: Sequence[dict[str, str]]
     scaled: bool = False
@@ -237,11 +237,11 @@ def made_by(rows: Sequence[dict[str, str]]) -> str:
     return f"{codes}; {days[0]}" if len(days) == 1 else f"{codes}; {days[0]} to {days[-1]}"
 
 
-def command_of(table: Table) -> str:
+def command_of(table: PaperTable) -> str:
     return f"`dpfl reproduce {table.name}`"
 
 
-def result_of(table: Table, where: Sequence[str], folder: Path = RESULTS, scaled: bool = False) -> Result:
+def result_of(table: PaperTable, where: Sequence[str], folder: Path = RESULTS, scaled: bool = False) -> Result:
     """The stored cell at a group, row and column."""
     place = folder / f"{table.name}{SCALED * scaled}"
     cells = table.scaled(_settings(place / "table.md")).cells
@@ -272,7 +272,7 @@ def run_lines(folder: Path = RESULTS) -> Iterator[str]:
         yield from by_table.get(name) or [_whole(table, folder)]
 
 
-def _whole(table: Table, folder: Path) -> str:
+def _whole(table: PaperTable, folder: Path) -> str:
     """One line for a table of which no cell is shown."""
     paper, what = paper_of(table)
     for place in (table.name, f"{table.name}{SCALED}"):
@@ -326,7 +326,7 @@ def _hours(hours: float) -> str:
     return f"{float(f'{hours:.2g}'):,g}"
 
 
-def _far_line(table: Table, state: State, place: str, folder: Path) -> str:
+def _far_line(table: PaperTable, state: State, place: str, folder: Path) -> str:
     name = _linked(paper_of(table)[1], folder, place)
     models = ", ".join(f"`{model}`" for model in state.models) or NOTHING
     seeds = f"up to {state.seeds}" if state.seeds > 1 else str(state.seeds)

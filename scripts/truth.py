@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 from dpfl.algorithms import ALGORITHMS, from_name, options_of
-from dpfl.audit import Finding, Report, audit
+from dpfl.audit import AuditFinding, AuditReport, audit
 from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.games import GAMES
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.statement import rounded_up
 from dpfl.views.inversion_figure import draw
 
@@ -37,7 +37,7 @@ debits and sends. It can refute a guarantee and never prove one: *consistent* me
 |---|---|---|---|---|---|---|---|---|
 """
 
-SUMS = Shared(8, 1)
+SUMS = NoiseShares(8, 1)
 SECURE = (
     ("fedavg-dp", "tau=1"),
     ("auto",),
@@ -174,7 +174,7 @@ def main() -> None:
     (DOCS / "truth.md").write_text(page)
 
 
-def _audited(name: str, words: list[str]) -> tuple[Report, str]:
+def _audited(name: str, words: list[str]) -> tuple[AuditReport, str]:
     """Under secure aggregation, with options in words."""
     print(name, *words, "secure", flush=True)
     options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
@@ -183,7 +183,7 @@ def _audited(name: str, words: list[str]) -> tuple[Report, str]:
     return report, _largest(report, made)
 
 
-def _row(name: str, report: Report, largest: str) -> str:
+def _row(name: str, report: AuditReport, largest: str) -> str:
     deciding = report.deciding
     words = ["", "", "", ""] if deciding is None else [deciding.scope, *_figures(deciding)]
     cells = [
@@ -197,7 +197,7 @@ def _row(name: str, report: Report, largest: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _figures(finding: Finding) -> list[str]:
+def _figures(finding: AuditFinding) -> list[str]:
     claimed, proven = (_figure(epsilon) for epsilon in (finding.claimed, finding.proven))
     measured = finding.shown if isinstance(finding.shown, str) else f">= {finding.shown:.3f}"
     return [claimed, proven, "unbounded: a leak" if measured == "unbounded" else measured]
@@ -209,7 +209,7 @@ def _figure(epsilon: float | None) -> str:
     return "unbounded" if epsilon == float("inf") else f"{rounded_up(epsilon, 3):.3f}"
 
 
-def _largest(report: Report, made) -> str:  # type: ignore[no-untyped-def]
+def _largest(report: AuditReport, made) -> str:  # type: ignore[no-untyped-def]
     """Of twenty audits with bounds only; none may be above what is proven."""
     shares = []
     for seed in range(REPEATS):
@@ -219,7 +219,7 @@ def _largest(report: Report, made) -> str:  # type: ignore[no-untyped-def]
     return f"{max(shares):.0%}" if shares else ""
 
 
-def _leak(name: str, finding: Finding) -> str:
+def _leak(name: str, finding: AuditFinding) -> str:
     return f"- `{name}`: {finding.detail}."
 
 

@@ -20,10 +20,10 @@ import torch
 from hypothesis import settings
 
 import dpfl
-from dpfl.data import IID, Federation, Source
+from dpfl.data import IID, DataSource, Federation
 from dpfl.privacy import Ledger
-from dpfl.run.metrics import Row
-from dpfl.run.recorder import Silent
+from dpfl.run.metrics import RoundRow
+from dpfl.run.recorder import SilentProgress
 
 # The same examples in every run: what passes here passes everywhere. HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -82,7 +82,7 @@ def pytest_collection_finish() -> None:
 
 
 @cache
-def small_source() -> Source:
+def small_source() -> DataSource:
     whole = dpfl.data.sample()
     return dpfl.data.tensors(whole.train.x[:1000], whole.train.y[:1000], whole.test.x[:400], whole.test.y[:400], name="small")
 
@@ -133,13 +133,13 @@ def example(name: str) -> ModuleType:
     return module
 
 
-class StopsAfter(Silent):
+class StopsAfter(SilentProgress):
     """Breaks a run off once this round is kept."""
 
     def __init__(self, round: int) -> None:
         self.round = round
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         if row.round == self.round:
             raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ from dpfl.config.experiment import Experiment
 from dpfl.node.service import Service
 from dpfl.protocol import keys
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import Terms
+from dpfl.run.nodes import ServerTerms
 from tests.conftest import PATIENCE
 
 
@@ -49,7 +49,9 @@ def policy(sections: Mapping[str, Any], name: str, owner: str, **changed: Mappin
     return {"name": name, **sections, "owners": {"server": owner}, **usual}
 
 
-def federation(folder: Path, experiment: Experiment, clients: int = 3, **changed: Mapping[str, Any]) -> tuple[Loopback, Terms]:
+def federation(
+    folder: Path, experiment: Experiment, clients: int = 3, **changed: Mapping[str, Any]
+) -> tuple[Loopback, ServerTerms]:
     """Its nodes, opened, and the terms of a server that they take orders from."""
     folder.mkdir(parents=True)
     keys.new_key(folder / "owner.pem")
@@ -64,4 +66,4 @@ def federation(folder: Path, experiment: Experiment, clients: int = 3, **changed
         (folder / name / "policy.toml").write_text(tomli_w.dumps(policy(sections, name, owner, **changed)))
         services[name] = Service.open(folder / name / "policy.toml")
     public = {name: Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)) for name, key in members.items()}
-    return Loopback(services), Terms(keys.load_private(folder / "owner.pem"), public, deadline=PATIENCE, joining=PATIENCE)
+    return Loopback(services), ServerTerms(keys.load_private(folder / "owner.pem"), public, deadline=PATIENCE, joining=PATIENCE)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dpfl.run.algorithm_record
 import dpfl.tasks  # noqa: F401  (registers its parts)
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Task
+from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.codec import canonical, decode, digest_of, encode, formats, part, tag_of
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
@@ -26,7 +26,7 @@ from dpfl.privacy.mechanisms.clip import NoClip
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "fixtures" / "parts.json"
-TASK = Task(3, 1, 5, Local(SGD(0.1), 16), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40)
+TASK = ClientTask(3, 1, 5, LocalTraining(SGD(0.1), 16), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40)
 BYTES = (
     b'{"client":1,"clients":{"clip":{"part":"clip.none"},"divide_by_drawn":false,"noise":null,"noise_shares":null,'
     b'"part":"release","sampling":{"part":"sampling.all"},"shared_by":null},"horizon":40,"local":{"batch_size":16,'

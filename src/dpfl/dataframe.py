@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Frame:
+class ColumnTable:
     """What has columns of one length."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:

@@ -22,7 +22,7 @@ def is_path(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Thing]):
+class ImportKind(Generic[Thing]):
     """A kind of thing that users may bring: what it is called, its type, and the public name of that."""
 
     what: str

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 
-class Shown:
+class NotebookView:
     """Has a page, `_repr_html_`, and a picture, `plot`; a subclass names the file with its `html` and `plot`."""
 
     _shown_by: ClassVar[str]

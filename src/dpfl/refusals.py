@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """The sentence of each is in `SENTENCES`."""
 
     NOT_A_LETTER = "not-a-letter"
@@ -64,76 +64,76 @@ class Reason(StrEnum):
     FAILED = "failed"
 
 
-SENTENCES: dict[Reason, str] = {
-    Reason.NOT_A_LETTER: "These bytes are no letter.",
-    Reason.OTHER_FORMAT: "The letter is of another version of dpfl: install the same version at the server and at its nodes.",
-    Reason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
-    Reason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
-    Reason.BAD_HEAD: "The head of the letter is not written as letters are.",
-    Reason.BAD_ARRAYS: "The arrays of the letter are not those that it announces.",
-    Reason.NOT_FINITE: "An array of the letter holds numbers that are not finite.",
-    Reason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
-    Reason.UNKNOWN_PART: "The letter names a part that the node does not know.",
-    Reason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of range.",
-    Reason.WRONG_NODE: "The letter is for another node.",
-    Reason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
-    Reason.NOT_JOINED: "The node did not join this run.",
-    Reason.ORDER_CHANGED: "The same order came before with another content.",
-    Reason.ORDER_PAST: "The order is of a round that is over.",
-    Reason.TOO_MANY_ATTEMPTS: "The order was begun too often without an end.",
-    Reason.OVER_BUDGET: "The node's budget has no room for it.",
-    Reason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or so many.",
-    Reason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's policy allows.",
-    Reason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
-    Reason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than the node's policy allows.",
-    Reason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the node's policy allows.",
-    Reason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
-    Reason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than the run said.",
-    Reason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy allows.",
-    Reason.VARIANT_NOT_ALLOWED: "The node's policy does not allow this variant.",
-    Reason.SYSTEM_NOT_ALLOWED: "The node's policy does not allow this system.",
-    Reason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not fit.",
-    Reason.RAW_VALUES: "The node's policy lets no raw values out.",
-    Reason.WITHOUT_NOISE: "The node's policy lets nothing out without noise.",
-    Reason.NOT_TRUSTED: "The node's policy does not leave the noise to the server.",
-    Reason.UNCOVERED: "The noise does not cover what one unit can change.",
-    Reason.NOT_SECURE: "The node's policy asks for secure noise.",
-    Reason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
-    Reason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
-    Reason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
-    Reason.NO_SUMS: "The node's policy has no members to sum with securely.",
-    Reason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's policy does not have for it.",
-    Reason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy trusts not to help the server.",
-    Reason.TOO_FEW_SURVIVORS: "These are fewer clients than the node adds its numbers to.",
-    Reason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
-    Reason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
-    Reason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
-    Reason.SET_UP_PAST: "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back.",
-    Reason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
-    Reason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
-    Reason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
-    Reason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
-    Reason.JOIN_AGAIN: "The node was started since it joined this run: ask it to join again, with the heads that it signed.",
-    Reason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner has to reconcile it first.",
-    Reason.LEDGER: "The node's ledger cannot be used now.",
-    Reason.NO_ROOM: "The node's disk has no room for a reply.",
-    Reason.DIVERGED: "Training left all bounds.",
-    Reason.FAILED: "The node failed; its own log says at what.",
+SENTENCES: dict[RefusalReason, str] = {
+    RefusalReason.NOT_A_LETTER: "These bytes are no letter.",
+    RefusalReason.OTHER_FORMAT: "The letter is of another version of dpfl: install the same version at the server and at its nodes.",
+    RefusalReason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
+    RefusalReason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
+    RefusalReason.BAD_HEAD: "The head of the letter is not written as letters are.",
+    RefusalReason.BAD_ARRAYS: "The arrays of the letter are not those that it announces.",
+    RefusalReason.NOT_FINITE: "An array of the letter holds numbers that are not finite.",
+    RefusalReason.UNKNOWN_MESSAGE: "The node knows no message of this kind.",
+    RefusalReason.UNKNOWN_PART: "The letter names a part that the node does not know.",
+    RefusalReason.BAD_WORDS: "A field of the letter is missing, unknown, of another type or out of range.",
+    RefusalReason.WRONG_NODE: "The letter is for another node.",
+    RefusalReason.WRONG_RUN: "The run was proposed otherwise before, or by another owner.",
+    RefusalReason.NOT_JOINED: "The node did not join this run.",
+    RefusalReason.ORDER_CHANGED: "The same order came before with another content.",
+    RefusalReason.ORDER_PAST: "The order is of a round that is over.",
+    RefusalReason.TOO_MANY_ATTEMPTS: "The order was begun too often without an end.",
+    RefusalReason.OVER_BUDGET: "The node's budget has no room for it.",
+    RefusalReason.NOT_PLANNED: "The run did not say beforehand that it would make this release, or so many.",
+    RefusalReason.TOO_LITTLE_NOISE: "The noise multiplier is below the least that the node's policy allows.",
+    RefusalReason.CLIP_TOO_LARGE: "The clip is above the largest that the node's policy allows.",
+    RefusalReason.WEIGHTS_TOO_LARGE: "The model holds a larger weight, or a smaller scale, than the node's policy allows.",
+    RefusalReason.TOO_MUCH_MEMORY: "The features of the model would take more memory than the node's policy allows.",
+    RefusalReason.TOO_MANY_STEPS: "These are more steps than the node's policy allows.",
+    RefusalReason.TOO_MANY_ROUNDS: "These are more rounds than the node's policy allows, or than the run said.",
+    RefusalReason.RATE_TOO_HIGH: "The sampling rate is above the largest that the node's policy allows.",
+    RefusalReason.VARIANT_NOT_ALLOWED: "The node's policy does not allow this variant.",
+    RefusalReason.SYSTEM_NOT_ALLOWED: "The node's policy does not allow this system.",
+    RefusalReason.MODEL_NOT_ALLOWED: "The node's policy does not allow this model, or it does not fit.",
+    RefusalReason.RAW_VALUES: "The node's policy lets no raw values out.",
+    RefusalReason.WITHOUT_NOISE: "The node's policy lets nothing out without noise.",
+    RefusalReason.NOT_TRUSTED: "The node's policy does not leave the noise to the server.",
+    RefusalReason.UNCOVERED: "The noise does not cover what one unit can change.",
+    RefusalReason.NOT_SECURE: "The node's policy asks for secure noise.",
+    RefusalReason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
+    RefusalReason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
+    RefusalReason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
+    RefusalReason.NO_SUMS: "The node's policy has no members to sum with securely.",
+    RefusalReason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's policy does not have for it.",
+    RefusalReason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy trusts not to help the server.",
+    RefusalReason.TOO_FEW_SURVIVORS: "These are fewer clients than the node adds its numbers to.",
+    RefusalReason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
+    RefusalReason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
+    RefusalReason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
+    RefusalReason.SET_UP_PAST: "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back.",
+    RefusalReason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
+    RefusalReason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
+    RefusalReason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
+    RefusalReason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
+    RefusalReason.JOIN_AGAIN: "The node was started since it joined this run: ask it to join again, with the heads that it signed.",
+    RefusalReason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner has to reconcile it first.",
+    RefusalReason.LEDGER: "The node's ledger cannot be used now.",
+    RefusalReason.NO_ROOM: "The node's disk has no room for a reply.",
+    RefusalReason.DIVERGED: "Training left all bounds.",
+    RefusalReason.FAILED: "The node failed; its own log says at what.",
 }
 
 
 PASSING = frozenset(
     {
-        Reason.LEDGER, Reason.NO_ROOM, Reason.DIVERGED, Reason.FAILED, Reason.ORDER_PAST, Reason.TOO_MANY_ATTEMPTS,
-        Reason.NO_KEYS, Reason.SET_UP_PAST, Reason.SUM_OVER, Reason.JOIN_AGAIN,
+        RefusalReason.LEDGER, RefusalReason.NO_ROOM, RefusalReason.DIVERGED, RefusalReason.FAILED, RefusalReason.ORDER_PAST, RefusalReason.TOO_MANY_ATTEMPTS,
+        RefusalReason.NO_KEYS, RefusalReason.SET_UP_PAST, RefusalReason.SUM_OVER, RefusalReason.JOIN_AGAIN,
     }
 )  # fmt: skip
 """Of one order and not of its run: the next may fare better."""
 
 
-class Bad(Exception):
+class ProtocolError(Exception):
     """A letter, or what it says, that cannot be used. Nothing of it is in the reason."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: RefusalReason) -> None:
         super().__init__(str(reason))
         self.reason = reason

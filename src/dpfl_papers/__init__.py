@@ -1,12 +1,12 @@
 """The papers' tables and figures, run again: `dpfl reproduce`."""
 
 from dpfl_papers import ablation, ali, ali_wide, als, clipping, hellinger, wavelets
-from dpfl_papers.cells import Cell, Outcome, Table
+from dpfl_papers.cells import Cell, Outcome, PaperTable
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     papers = ali.tables() | ali_wide.tables() | als.tables() | hellinger.tables() | clipping.tables() | wavelets.tables()
     return papers | ablation.tables()
 
 
-__all__ = ["Cell", "Outcome", "Table", "tables"]
+__all__ = ["Cell", "Outcome", "PaperTable", "tables"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl_papers.ali import SKEWS, content, features
-from dpfl_papers.cells import NAMES, Cell, Table, Training
+from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
 
 FULL: dict[str, Any] = {"name": "auto"}
 CHANGES: dict[str, dict[str, Any]] = {
@@ -27,9 +27,9 @@ CHOICES = (
 )
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     cells = [cell for data in ("mnist", "fashion-mnist") for limit in LIMITS for cell in _column(data, *limit)]
-    return {"auto": Table("auto", "auto: what each of its ingredients gives", tuple(cells), CHOICES)}
+    return {"auto": PaperTable("auto", "auto: what each of its ingredients gives", tuple(cells), CHOICES)}
 
 
 def _column(data: str, epsilon: float, rounds: int) -> list[Cell]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl.privacy import Poisson, accountant
-from dpfl_papers.cells import NAMES, Cell, Table, Training
+from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
 
 DELTA, SAMPLING_RATE, NOISE, RATE = 1e-5, 0.015, 1.1, 0.5
 BOUGHT = {1.55: 79, 1.75: 177, 2.0: 317, 2.5: 598, 2.75: 775, 3.25: 1123, 3.75: 1585, 5.25: 2990}
@@ -189,22 +189,22 @@ def summed(data: str, how: dict[str, Any], epsilon: float, rounds: int) -> dict[
     return alone | {"model": features(data), "privacy": {"aggregation": "secure", "survivors": 10, "colluders": 0}}
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     found = {name: _accuracies(name) for name in PRINTED}
     found["ali-5"] = _skews()
-    found["ali-fig1"] = Table(
+    found["ali-fig1"] = PaperTable(
         "ali-fig1", "ALI-DPFL, Figure 1: accuracy of fixed tau under different limits", _fixed(found), CHOICES, picture="taus"
     )
-    found["ali-fig4"] = Table(
+    found["ali-fig4"] = PaperTable(
         "ali-fig4", "ALI-DPFL, Figure 4: tau of every round where R_s < R_c", _adaptive(found), CHOICES, picture="steps"
     )
-    found["ali-fig5"] = Table(
+    found["ali-fig5"] = PaperTable(
         "ali-fig5", "ALI-DPFL, Figure 5: how often each fixed tau is the best", _fixed(found), CHOICES, picture="best"
     )
     return found
 
 
-def _accuracies(name: str) -> Table:
+def _accuracies(name: str) -> PaperTable:
     rounds, budgets, text = PRINTED[name]
     numbers = [[float(word) for word in line.split()] for line in text.split("\n") if line.strip()]
     cells: list[Cell] = []
@@ -214,24 +214,24 @@ def _accuracies(name: str) -> Table:
             how, gamma = SKEWS["Dir(0.05)"]
             cells += cells_of(data, how, f"{ratio}, eps {epsilon:g}", rounds, epsilon, gamma, printed)
     number = {"ali-2": "II", "ali-3": "III", "ali-4": "IV"}[name]
-    return Table(name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES)
+    return PaperTable(name, f"ALI-DPFL, Table {number}: accuracy within {rounds} rounds", tuple(cells), CHOICES)
 
 
-def _skews() -> Table:
+def _skews() -> PaperTable:
     numbers = [[float(word) for word in line.split()] for line in TABLE_V.split("\n") if line.strip()]
     cells: list[Cell] = []
     for place, (column, (how, gamma)) in enumerate(SKEWS.items()):
         printed = {row: line[place] for row, line in zip(METHODS, numbers, strict=True)}
         cells += cells_of("fashion-mnist", how, column, 106, 2.0, gamma, printed)
     rounds = "R_s = R_c / 3 is taken as 106 rounds of 317 steps."
-    return Table("ali-5", "ALI-DPFL, Table V: accuracy under skew, R_s = R_c / 3, eps 2", tuple(cells), (*CHOICES, rounds))
+    return PaperTable("ali-5", "ALI-DPFL, Table V: accuracy under skew, R_s = R_c / 3, eps 2", tuple(cells), (*CHOICES, rounds))
 
 
-def _fixed(made: dict[str, Table]) -> tuple[Cell, ...]:
+def _fixed(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
     return tuple(cell for name in PRINTED for cell in made[name].cells if cell.row.startswith("tau = "))
 
 
-def _adaptive(made: dict[str, Table]) -> tuple[Cell, ...]:
+def _adaptive(made: dict[str, PaperTable]) -> tuple[Cell, ...]:
     """Figures 1 and 5 count all columns; this one those where rounds are short."""
     short = RATIOS[2:]
     return tuple(

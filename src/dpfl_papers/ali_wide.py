@@ -23,7 +23,7 @@ from dpfl_papers.ali import (
     one_of,
     proven,
 )
-from dpfl_papers.cells import Cell, Table, Training
+from dpfl_papers.cells import Cell, PaperTable, Training
 
 MODEL = "cnn-wide"
 ROWS = tuple(row for row in METHODS if row.startswith(("tau", "ALI")))
@@ -48,7 +48,7 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
 """What each changes of FedAvg+DP at tau = 1."""
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     found = {f"{name}-wide": _accuracies(name) for name in PRINTED}
     short = tuple(
         cell
@@ -57,11 +57,11 @@ def tables() -> dict[str, Table]:
         if cell.row.startswith("ALI") and cell.column.startswith(RATIOS[2:])
     )
     title = "ALI-DPFL, Figure 4, the authors' network: tau of every round where R_s < R_c"
-    made = (*found.values(), _skews(), Table("ali-fig4-wide", title, short, WIDE, picture="steps"), _levels())
+    made = (*found.values(), _skews(), PaperTable("ali-fig4-wide", title, short, WIDE, picture="steps"), _levels())
     return {table.name: table for table in made}
 
 
-def _accuracies(name: str) -> Table:
+def _accuracies(name: str) -> PaperTable:
     rounds, budgets, text = PRINTED[name]
     printed = _rows(text)
     how, gamma = SKEWS["Dir(0.05)"]
@@ -72,20 +72,20 @@ def _accuracies(name: str) -> Table:
         for row in (*ROWS, *(OWN if ratio in RATIOS[2:] else ()))
     ]
     title = f"ALI-DPFL, Table {NUMBERS[name]}, the authors' network: accuracy within {rounds} rounds"
-    return Table(f"{name}-wide", title, tuple(cells), WIDE)
+    return PaperTable(f"{name}-wide", title, tuple(cells), WIDE)
 
 
-def _skews() -> Table:
+def _skews() -> PaperTable:
     printed = _rows(TABLE_V)
     cells = [
         one_of("fashion-mnist", how, row, column, 106, 2.0, gamma, _at(printed, row, place), MODEL)
         for place, (column, (how, gamma)) in enumerate(SKEWS.items())
         for row in (*ROWS, *OWN)
     ]
-    return Table("ali-5-wide", "ALI-DPFL, Table V, the authors' network: accuracy under skew", tuple(cells), WIDE)
+    return PaperTable("ali-5-wide", "ALI-DPFL, Table V, the authors' network: accuracy under skew", tuple(cells), WIDE)
 
 
-def _levels() -> Table:
+def _levels() -> PaperTable:
     """What it takes to come to a printed level; FedAvg+DP at tau = 1, where ALI-DPFL is that, too."""
     how, _ = SKEWS["Dir(0.05)"]
     plain = content("mnist", how, method("tau = 1"), proven(317), 317)
@@ -101,7 +101,7 @@ def _levels() -> Table:
         "*The code*: divisor 64, train and test images merged, a client closed at its share; R_s = R_c, so tau is 1.",
         "*Hardly any noise* is no reading of the text: a tenth of the noise, to see what the network could do at most.",
     )
-    return Table("ali-levels", "ALI-DPFL: which reading comes to a printed level", cells, choices)
+    return PaperTable("ali-levels", "ALI-DPFL: which reading comes to a printed level", cells, choices)
 
 
 def _changed(made: dict[str, Any], change: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from dpfl_papers import ali
-from dpfl_papers.cells import NAMES, Cell, Table, Training
+from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
 
 HOW = {"partition": "shards", "shards": 400, "per_client": 40}
 METHODS = ("ALS-DPFL", *(f"tau = {tau}" for tau in range(1, 6)))
@@ -57,15 +57,19 @@ def method(row: str) -> dict[str, Any]:
     return {"name": "als-dpfl", "variant": variant} | given
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     found = {name: _table(name, data, text) for name, (data, text) in PRINTED.items()}
     every = tuple(cell for table in found.values() for cell in table.cells)
     fixed = tuple(cell for cell in every if cell.row.startswith("tau = "))
     own = tuple(cell for cell in every if cell.row.startswith("ALS") and cell.column.startswith(SHORT))
     figures = (
-        Table("als-fig2", "ALS-DPFL, Figure 2: accuracy of fixed tau under different limits", fixed, CHOICES, picture="taus"),
+        PaperTable(
+            "als-fig2", "ALS-DPFL, Figure 2: accuracy of fixed tau under different limits", fixed, CHOICES, picture="taus"
+        ),
         *(
-            Table(f"als-fig{number}", f"ALS-DPFL, Figure {number}: tau of every round{where}", cells, CHOICES, picture="steps")
+            PaperTable(
+                f"als-fig{number}", f"ALS-DPFL, Figure {number}: tau of every round{where}", cells, CHOICES, picture="steps"
+            )
             for number, where, cells in (
                 (4, " on Fashion-MNIST", tuple(cell for cell in own if cell.group == NAMES["fashion-mnist"])),
                 (5, " on CIFAR-10", tuple(cell for cell in own if cell.group == NAMES["cifar10"])),
@@ -76,7 +80,7 @@ def tables() -> dict[str, Table]:
     return found | {figure.name: figure for figure in figures}
 
 
-def _table(name: str, data: str, text: str) -> Table:
+def _table(name: str, data: str, text: str) -> PaperTable:
     numbers = [[float(word) for word in line.split()] for line in text.split("\n") if line.strip()]
     cells: list[Cell] = []
     for place, (column, (rounds, epsilon)) in enumerate(COLUMNS.items()):
@@ -84,7 +88,7 @@ def _table(name: str, data: str, text: str) -> Table:
         for row in (*METHODS, "ALS-DPFL, published"):
             made = _training(data, row, rounds, epsilon)
             cells.append(Cell(NAMES[data], row, f"{column}, eps {epsilon:g}", made, printed.get(row), epsilon))
-    return Table(name, f"ALS-DPFL, Table {name[-1]}: accuracy on {NAMES[data]}", tuple(cells), CHOICES)
+    return PaperTable(name, f"ALS-DPFL, Table {name[-1]}: accuracy on {NAMES[data]}", tuple(cells), CHOICES)
 
 
 def _training(data: str, row: str, rounds: int, epsilon: float) -> Training:

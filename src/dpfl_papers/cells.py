@@ -17,10 +17,10 @@ from dpfl.config.experiment import parse, with_settings
 from dpfl.errors import Diverged
 from dpfl.models.evaluation import scored
 from dpfl.privacy import Budget, PrivacyStatement
-from dpfl.run.metrics import Row
-from dpfl.run.recorder import Silent
+from dpfl.run.metrics import RoundRow
+from dpfl.run.recorder import SilentProgress
 from dpfl.run.train import Result
-from dpfl_papers.shared_prefixes import GoingOn, beginning
+from dpfl_papers.shared_prefixes import PrefixStore, beginning
 
 NAMES = {
     "mnist": "MNIST",
@@ -57,7 +57,7 @@ class Outcome:
         return cls(**json.loads(text))
 
 
-class Work(Protocol):
+class CellWork(Protocol):
     """A piece of work with a seed: the same digest is the same number."""
 
     tag: ClassVar[str]
@@ -67,7 +67,7 @@ class Work(Protocol):
     def content(self) -> Mapping[str, Any]:
         """All that the outcome depends on, but for seed and data."""
 
-    def scaled(self, settings: Sequence[str]) -> Work:
+    def scaled(self, settings: Sequence[str]) -> CellWork:
         """With `section.key=value` settings on top, where it has any."""
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
@@ -82,7 +82,7 @@ class Cell:
     group: str
     row: str
     column: str
-    work: Work
+    work: CellWork
     printed: float | None = None
     claimed: float | None = None
 
@@ -99,7 +99,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table or figure of a paper. `choices` says what was chosen where the paper leaves something open; `value` is what its
     numbers are, and `picture` how they are drawn."""
 
@@ -110,12 +110,12 @@ class Table:
     value: str = "accuracy, %"
     picture: str = "dots"
 
-    def only(self, words: Sequence[str]) -> Table:
+    def only(self, words: Sequence[str]) -> PaperTable:
         """The cells that every one of the words is the group or the row of, or occurs in the column of."""
         kept = [cell for cell in self.cells if all(cell.meant_by(word.strip().lower()) for word in words)]
         return replace(self, cells=tuple(kept))
 
-    def scaled(self, settings: Sequence[str]) -> Table:
+    def scaled(self, settings: Sequence[str]) -> PaperTable:
         cells = tuple(replace(cell, work=cell.work.scaled(settings)) for cell in self.cells)
         return replace(self, cells=cells) if settings else self
 
@@ -135,7 +135,7 @@ class Training:
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
         experiment, begins = parse({**self.content, "seed": seed}), beginning(self.content, seed)
-        on = GoingOn(beginnings / begins, self.content["algorithm"]["tau"]) if beginnings and begins else None
+        on = PrefixStore(beginnings / begins, self.content["algorithm"]["tau"]) if beginnings and begins else None
         with tempfile.TemporaryDirectory() as folder:
             try:
                 result = experiment.run(Path(folder) / "run", workers=1, data_dir=data_dir, progress=on)
@@ -173,7 +173,7 @@ class WatchedTraining(Training):
         return replace(made, value=watcher.last, series={**made.series, TRAINING_LOSS: losses})
 
 
-class _Watcher(Silent):
+class _Watcher(SilentProgress):
     def __init__(self, seed: int, every: int) -> None:
         self._seed, self._every, self.losses = seed, every, dict[int, float]()
 
@@ -187,7 +187,7 @@ class _Watcher(Silent):
     def stop(self) -> None:
         self._job = None
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         if row.round % self._every and row.round != self._job.budget.rounds:
             return
         model, train = self._job.recorder.model, self._job.source.train

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dpfl_papers.cells import Cell, Table, Training
-from dpfl_papers.stationary import Stationary
-from dpfl_papers.updates import Updates
+from dpfl_papers.cells import Cell, PaperTable, Training
+from dpfl_papers.stationary import StationaryPoint
+from dpfl_papers.updates import UpdateComparison
 
 DELTA, CLIENTS, COHORT, STEPS, BATCH, RATE = 1e-5, 1920, 80, 32, 64, 0.05
 ROUNDS, LOOKED_AT = 100, 16
@@ -58,7 +58,7 @@ PUBLISHED = (
 NOISE = "DP-FedAvg draws 80 clients in the mean (Poisson), as its proof needs, with noise at the server; the paper draws 80."
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     digits, cifar = _private_digits(), _private_cifar()
     made = (_stationary(), _clipped(), digits, cifar, _figure("mnist", 1), _figure("cifar10", 2))
     curves = (_curves(digits, 3, "digits"), _curves(cifar, 4, "CIFAR-10"))
@@ -97,10 +97,10 @@ def method(column: str, model: str) -> dict[str, Any]:
     }[column]
 
 
-def _stationary() -> Table:
+def _stationary() -> PaperTable:
     levels = {"no clip": None, "c = 0.1": 0.1, "c = 1": 1.0}
     cells = tuple(
-        Cell("", f"Q = {steps}", column, Stationary(steps, level))
+        Cell("", f"Q = {steps}", column, StationaryPoint(steps, level))
         for steps in (1, 2, 32, 128)
         for column, level in levels.items()
     )
@@ -108,10 +108,12 @@ def _stationary() -> Table:
         "Learning rate 0.01, Q and c are chosen here: the numbers of the paper's table are lost in its text.",
         "No training: the root of sum_i clip(w_i (x_i - x), c), w_i = 1 - (1 - eta a_i)^Q. The optimum is 0.",
     )
-    return Table("clipping-1", "Clipping, Table 1: where FedAvg stops on problem (8)", cells, choices, value="stationary point")
+    return PaperTable(
+        "clipping-1", "Clipping, Table 1: where FedAvg stops on problem (8)", cells, choices, value="stationary point"
+    )
 
 
-def _clipped() -> Table:
+def _clipped() -> PaperTable:
     cells: list[Cell] = []
     for (model, data), numbers in TABLE_2.items():
         for place, column in enumerate(("IID", "non-IID")):
@@ -120,23 +122,23 @@ def _clipped() -> Table:
                 made = Training(content(section_2(data, place == 1), model, method(row, model), None, ROUNDS))
                 cells.append(Cell(GROUPS[data], f"{MODELS[model]}, {row}", column, made, printed))
     odd = "CIFAR-10 that is not IID is 50 images a client with even labels, as the text has it."
-    return Table("clipping-2", "Clipping, Table 2: accuracy with clipped updates", tuple(cells), (*DRAWN, *OPEN, odd))
+    return PaperTable("clipping-2", "Clipping, Table 2: accuracy with clipped updates", tuple(cells), (*DRAWN, *OPEN, odd))
 
 
-def _private_digits() -> Table:
+def _private_digits() -> PaperTable:
     held = population("mnist", True, 125)
     cells = [cell for model, numbers in TABLE_3.items() for cell in _private("mnist", held, model, *numbers)]
     lost = "What clipping takes from the MLP cannot be read in the paper's text, so two of its numbers are missing."
     title = "Clipping, Table 3: accuracy with clipping and with noise, digits"
-    return Table("clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, lost))
+    return PaperTable("clipping-3", title, tuple(cells), (*DRAWN, *OPEN, PUBLISHED, NOISE, lost))
 
 
-def _private_cifar() -> Table:
+def _private_cifar() -> PaperTable:
     held = population("cifar10", False, 500)
     cells = [cell for model in TABLE_4 for cell in _private("cifar10", held, model, None, None, None, 1.5)]
     lost = "The numbers of the paper's table are lost in its text. The clips are those measured on MNIST."
     title = "Clipping, Table 4: accuracy with clipping and with noise, CIFAR-10"
-    return Table("clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, lost))
+    return PaperTable("clipping-4", title, tuple(cells), (DRAWN[0], *OPEN, PUBLISHED, NOISE, lost))
 
 
 def _private(
@@ -163,7 +165,7 @@ def _training(held: dict[str, Any], model: str, column: str, epsilon: float | No
     return Training(content(held, model, method(column, model), epsilon, ROUNDS))
 
 
-def _curves(table: Table, number: int, what: str) -> Table:
+def _curves(table: PaperTable, number: int, what: str) -> PaperTable:
     """The cells of a table, as they come along: accuracy against rounds."""
     title = f"Clipping, Figure {number}: test accuracy of FedAvg, CE-FedAvg and DP-FedAvg, {what}"
     cells = tuple(
@@ -177,29 +179,29 @@ def _model(cell: Cell) -> str:
     return cell.row.removesuffix(", published")
 
 
-def _later(data: str, model: str, number: int) -> Table:
+def _later(data: str, model: str, number: int) -> PaperTable:
     """Updates of one model at several rounds."""
     cells = tuple(
-        Cell(GROUPS[data], f"round {rounds}", column, Updates(_looked_at(data, model, place == 1, rounds)))
+        Cell(GROUPS[data], f"round {rounds}", column, UpdateComparison(_looked_at(data, model, place == 1, rounds)))
         for rounds in ROUNDS_LOOKED_AT
         for place, column in enumerate(("IID", "non-IID"))
     )
     title = f"Clipping, Figure {number}: updates of the clients of FedAvg, {MODELS[model]}, {GROUPS[data]}"
-    return Table(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
+    return PaperTable(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
 
 
 UPDATE = "mean norm of an update"
 ANGLES = "Angles are in degrees, to the global update of the round before; the black dot is the mean of all updates."
 
 
-def _figure(data: str, number: int) -> Table:
+def _figure(data: str, number: int) -> PaperTable:
     cells = tuple(
-        Cell(GROUPS[data], MODELS[model], column, Updates(_looked_at(data, model, place == 1)))
+        Cell(GROUPS[data], MODELS[model], column, UpdateComparison(_looked_at(data, model, place == 1)))
         for model in ("alexnet", "resnet-18")
         for place, column in enumerate(("IID", "non-IID"))
     )
     title = f"Clipping, Figure {number}: updates of the clients in round {LOOKED_AT} of FedAvg, {GROUPS[data]}"
-    return Table(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
+    return PaperTable(f"clipping-fig{number}", title, cells, (*DRAWN, OPEN[0], ANGLES), value=UPDATE, picture="updates")
 
 
 def _looked_at(data: str, model: str, skewed: bool, rounds: int = LOOKED_AT) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from rich.table import Table as Grid
 from dpfl.algorithms.options import choose
 from dpfl.errors import DpflError
 from dpfl_papers import tables
-from dpfl_papers.cells import Cell, Outcome, Table
+from dpfl_papers.cells import Cell, Outcome, PaperTable
 from dpfl_papers.cost import measured, seconds_of, told
-from dpfl_papers.runner import Kept, left_to_do, work_through
-from dpfl_papers.table_report import SCALED, Made, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
+from dpfl_papers.runner import OutcomeStore, left_to_do, work_through
+from dpfl_papers.table_report import SCALED, FinishedCell, collect, digits, markdown, scaled, shown_epsilon, terms, write_csv
 
 
 def reproduce(
@@ -49,7 +49,7 @@ def reproduce(
         raise DpflError(f"{table} has no such cells; its data sets and rows are: {places}.")
     if seeds < 1:
         raise DpflError(f"At least 1 seed is needed, not {seeds}.")
-    kept, numbers = Kept(out), range(seeds)
+    kept, numbers = OutcomeStore(out), range(seeds)
     if not done:
         _run(chosen, numbers, kept, (os.cpu_count() or 1) if workers is None else workers, data_dir)
     made = collect(chosen, numbers, kept)
@@ -60,11 +60,11 @@ def reproduce(
     _show(chosen, made, set_ or (), folder, as_json)
 
 
-def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None) -> None:
+def _run(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None) -> None:
     console = Console(stderr=True)
     if workers > 0 and (total := _to_come(table, seeds, kept)):
         console.print(f"dpfl: what is not done takes {told(total, workers)} here, on {workers} workers.", highlight=False)
-    with Watching(console, *left_to_do(table.cells, seeds, kept)) as watching:
+    with CellProgress(console, *left_to_do(table.cells, seeds, kept)) as watching:
         try:
             work_through(table.cells, seeds, kept, workers, data_dir, watching.tell)
         except KeyboardInterrupt:
@@ -72,12 +72,12 @@ def _run(table: Table, seeds: Sequence[int], kept: Kept, workers: int, data_dir:
             raise typer.Exit(130) from None
 
 
-def _to_come(table: Table, seeds: Sequence[int], kept: Kept) -> float:
+def _to_come(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore) -> float:
     """In seconds of one core."""
     return seconds_of(table.cells, len(seeds), lambda cell, seed: kept.get(cell.digest(seed)) is None, measured())
 
 
-class Watching:
+class CellProgress:
     """Cells done of all, and the time left; a line for every cell where there is no terminal."""
 
     def __init__(self, console: Console, total: int, left: int) -> None:
@@ -88,7 +88,7 @@ class Watching:
         )  # fmt: skip
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=3600)
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> CellProgress:
         self._bar.start()
         self._task = self._bar.add_task("starting", total=self._total, completed=self._done)
         return self
@@ -105,7 +105,7 @@ class Watching:
             self._console.print(f"{self._done}/{self._total}  {text}", highlight=False, soft_wrap=True)
 
 
-def _write(table: Table, made: list[Made], settings: Sequence[str], folder: Path) -> None:
+def _write(table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path) -> None:
     from dpfl_papers.figures import draw
 
     try:
@@ -117,7 +117,7 @@ def _write(table: Table, made: list[Made], settings: Sequence[str], folder: Path
         raise DpflError(f"The table cannot be written to {folder} ({error.strerror}); the cells are kept.") from None
 
 
-def _show(table: Table, made: list[Made], settings: Sequence[str], folder: Path, as_json: bool) -> None:
+def _show(table: PaperTable, made: list[FinishedCell], settings: Sequence[str], folder: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps({
             "table": table.name,
@@ -147,7 +147,7 @@ def _show(table: Table, made: list[Made], settings: Sequence[str], folder: Path,
     console.print(f"results in {folder}: results.csv, table.md, picture.png", highlight=False, soft_wrap=True)
 
 
-def _list(known: dict[str, Table], as_json: bool) -> None:
+def _list(known: dict[str, PaperTable], as_json: bool) -> None:
     if as_json:
         print(json.dumps([{"name": table.name, "title": table.title, "cells": len(table.cells)} for table in known.values()]))
         return

@@ -10,7 +10,7 @@ from typing import Any
 from dpfl import models
 from dpfl.algorithms import from_name, options_of
 from dpfl.data.catalog import SHAPES
-from dpfl.planning.speed import Work
+from dpfl.planning.speed import ClientWork
 from dpfl_papers.cells import Cell
 from dpfl_papers.shared_prefixes import beginning
 
@@ -63,7 +63,7 @@ def measured() -> Speed:
         clipped = clips_samples(content["algorithm"])
         key = repr((sorted(model.items()), shape, clipped))
         if key not in found:
-            work = Work(models.from_name(model.pop("name"), **model), *shape)
+            work = ClientWork(models.from_name(model.pop("name"), **model), *shape)
             found[key] = of_a_core(work.samples_per_second) if clipped else of_a_core(work.plain_samples_per_second)
         return found[key]
 

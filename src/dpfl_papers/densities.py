@@ -13,7 +13,7 @@ from dpfl_papers.cells import Outcome
 
 
 @dataclass(frozen=True)
-class NoiseOfAnElement:
+class ElementNoise:
     """Its deviation over the clip: `plain`, on Haar coefficients as `published` or by its `lemma`, or as `needed` for sigma."""
 
     kind: str
@@ -25,7 +25,7 @@ class NoiseOfAnElement:
     def content(self) -> Mapping[str, Any]:
         return asdict(self)
 
-    def scaled(self, settings: Sequence[str]) -> NoiseOfAnElement:
+    def scaled(self, settings: Sequence[str]) -> ElementNoise:
         return self
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:

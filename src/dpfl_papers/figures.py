@@ -12,19 +12,19 @@ import matplotlib
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
 
-from dpfl_papers.cells import Table
-from dpfl_papers.table_report import Made, rows_of
+from dpfl_papers.cells import PaperTable
+from dpfl_papers.table_report import FinishedCell, rows_of
 
 OURS, THEIRS = "#1f5fa8", "#c05020"
 LETTERS = 11
 """Of a title, that an inch holds."""
 
 
-def draw(table: Table, made: Sequence[Made], path: Path) -> None:
+def draw(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     _PICTURES[table.picture](table, made, path)
 
 
-def _panels(made: Sequence[Made], wide: float, high: float) -> tuple[Any, list[tuple[Any, str, list[Made]]]]:
+def _panels(made: Sequence[FinishedCell], wide: float, high: float) -> tuple[Any, list[tuple[Any, str, list[FinishedCell]]]]:
     """One panel a group and column."""
     places = list(dict.fromkeys((one.cell.group, one.cell.column) for one in made))
     across = min(4, len(places))
@@ -39,7 +39,7 @@ def _panels(made: Sequence[Made], wide: float, high: float) -> tuple[Any, list[t
     return figure, found
 
 
-def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
+def _dots(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     rows = rows_of(made)[::-1]
     figure, panels = _panels(made, 3.6, 1.2 + 0.27 * len(rows))
     for axis, title, mine in panels:
@@ -58,15 +58,15 @@ def _dots(table: Table, made: Sequence[Made], path: Path) -> None:
     _save(figure, table, path)
 
 
-def _curves(table: Table, made: Sequence[Made], path: Path) -> None:
+def _curves(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     _against_rounds(table, made, path, table.value if "loss" in table.value else "accuracy")
 
 
-def _steps(table: Table, made: Sequence[Made], path: Path) -> None:
+def _steps(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     _against_rounds(table, made, path, "tau")
 
 
-def _against_rounds(table: Table, made: Sequence[Made], path: Path, key: str) -> None:
+def _against_rounds(table: PaperTable, made: Sequence[FinishedCell], path: Path, key: str) -> None:
     """A line a row, of the first seed."""
     figure, panels = _panels(made, 4.0, 2.8)
     for axis, title, mine in panels:
@@ -90,7 +90,7 @@ def _against_rounds(table: Table, made: Sequence[Made], path: Path, key: str) ->
     _save(figure, table, path, legend=False)
 
 
-def _taus(table: Table, made: Sequence[Made], path: Path) -> None:
+def _taus(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     """Accuracy against tau, a line a column."""
     groups = list(dict.fromkeys(one.cell.group for one in made))
     figure, axes = plt.subplots(1, len(groups), figsize=(5 * len(groups), 4), squeeze=False, layout="constrained")
@@ -106,7 +106,7 @@ def _taus(table: Table, made: Sequence[Made], path: Path) -> None:
     _save(figure, table, path, legend=False)
 
 
-def _best(table: Table, made: Sequence[Made], path: Path) -> None:
+def _best(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     """How often each tau is the best of its column, as the paper prints it and here."""
     ratios = list(dict.fromkeys(one.cell.column.rpartition(", ")[0] for one in made))
     figure, axes = plt.subplots(1, len(ratios), figsize=(3.2 * len(ratios), 2.8), squeeze=False, layout="constrained")
@@ -120,7 +120,7 @@ def _best(table: Table, made: Sequence[Made], path: Path) -> None:
     _save(figure, table, path)
 
 
-def best_taus(made: Sequence[Made], pick: Callable[[Made], float | None]) -> dict[int, int]:
+def best_taus(made: Sequence[FinishedCell], pick: Callable[[FinishedCell], float | None]) -> dict[int, int]:
     """How many columns each tau is the best of."""
     columns: dict[tuple[str, str, float], list[tuple[float, int]]] = {}
     for one in made:
@@ -135,19 +135,19 @@ def best_taus(made: Sequence[Made], pick: Callable[[Made], float | None]) -> dic
     return counts
 
 
-def tau_of(one: Made) -> int:
+def tau_of(one: FinishedCell) -> int:
     return int(one.cell.work.content["algorithm"]["tau"])
 
 
-def _printed(one: Made) -> float | None:
+def _printed(one: FinishedCell) -> float | None:
     return one.cell.printed
 
 
-def _mean(one: Made) -> float | None:
+def _mean(one: FinishedCell) -> float | None:
     return one.mean if one.values else None
 
 
-def _updates(table: Table, made: Sequence[Made], path: Path) -> None:
+def _updates(table: PaperTable, made: Sequence[FinishedCell], path: Path) -> None:
     """A dot a client: the norm of its update, and the angle to the last global update; the black one is the mean of all."""
     figure, panels = _panels(made, 3.6, 3.0)
     for axis, title, mine in panels:
@@ -162,7 +162,7 @@ def _updates(table: Table, made: Sequence[Made], path: Path) -> None:
     _save(figure, table, path, legend=False)
 
 
-def _save(figure: Any, table: Table, path: Path, legend: bool = True) -> None:
+def _save(figure: Any, table: PaperTable, path: Path, legend: bool = True) -> None:
     figure.suptitle(fill(table.title, int(LETTERS * figure.get_figwidth())), fontsize=10)
     if legend:
         handles = {

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl_papers.cells import TRAINING_LOSS, Cell, Table, Training, WatchedTraining
+from dpfl_papers.cells import TRAINING_LOSS, Cell, PaperTable, Training, WatchedTraining
 
 DELTA, CLIENTS, SAMPLES, RATE = 1e-5, 100, 600, 0.05
 ROUNDS, CURVE_ROUNDS = 100, 50
@@ -49,7 +49,7 @@ LOSSES = (
 )
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     made = (_accuracies(), _needed(), _batches(), _steps(), _sigmas())
     return {table.name: table for table in made}
 
@@ -87,7 +87,7 @@ def method(row: str, epsilon: float) -> dict[str, Any]:
     }[row]
 
 
-def _accuracies() -> Table:
+def _accuracies() -> PaperTable:
     cells, epsilon = [], stated(ROUNDS)
     for place, (column, how) in enumerate(SKEWS.items()):
         for row in (*PRINTED, "DP-FL, published", "HW-DPFL, published"):
@@ -95,10 +95,10 @@ def _accuracies() -> Table:
             printed = PRINTED[row][place] if row in PRINTED else None
             cells.append(Cell("MNIST", row, column, made, printed, epsilon))
         cells += [_at(sigma, column, f"HW-DPFL, published, sigma = {sigma:g}") for sigma in SIGMAS]
-    return Table("hw-1", "HW-DPFL, Table 1: accuracy of three methods", tuple(cells), (*CHOICES, *_about_sigmas()))
+    return PaperTable("hw-1", "HW-DPFL, Table 1: accuracy of three methods", tuple(cells), (*CHOICES, *_about_sigmas()))
 
 
-def _needed() -> Table:
+def _needed() -> PaperTable:
     """Table 1's HW-DPFL at less and less noise: where do the printed numbers begin?"""
     cells = [
         _at(sigma, column, f"published, sigma = {sigma:g}", rate, f"MNIST, learning rate {rate:g}")
@@ -107,7 +107,7 @@ def _needed() -> Table:
         for sigma in NEEDED
     ]
     title = "HW-DPFL: the noise that the printed 96.67 and 95.21 need"
-    return Table("hw-noise", title, tuple(cells), (*CHOICES, *_about_sigmas()))
+    return PaperTable("hw-noise", title, tuple(cells), (*CHOICES, *_about_sigmas()))
 
 
 def _about_sigmas() -> list[str]:
@@ -123,17 +123,17 @@ def _at(sigma: float, column: str, row: str, rate: float = RATE, group: str = "M
     return Cell(group, row, column, Training(content(SKEWS[column], made, epsilon, ROUNDS, ROUNDS // 10)), printed, epsilon)
 
 
-def _batches() -> Table:
+def _batches() -> PaperTable:
     cells = [cell for batch in BATCHES for cell in _planned(f"b = {batch}", STEPS, batch)]
     return _curves("hw-fig4", "HW-DPFL, Figure 4: loss and the batch size b", cells)
 
 
-def _steps() -> Table:
+def _steps() -> PaperTable:
     cells = [cell for steps in EPOCHS for cell in _planned(f"E = {steps}", steps, BATCH)]
     return _curves("hw-fig5", "HW-DPFL, Figure 5: loss and the local steps E", cells)
 
 
-def _sigmas() -> Table:
+def _sigmas() -> PaperTable:
     """The noise as given: round by round it is worth what Theorem 1 has for it, and Theorem 2 makes the total of that."""
     cells = []
     moves = 2 * RATE * (STEPS - 1 + 1 / BATCH)
@@ -163,5 +163,5 @@ def _both(
     ]
 
 
-def _curves(name: str, title: str, cells: list[Cell]) -> Table:
-    return Table(name, title, tuple(cells), (*CHOICES, *LOSSES), value=TRAINING_LOSS, picture="curves")
+def _curves(name: str, title: str, cells: list[Cell]) -> PaperTable:
+    return PaperTable(name, title, tuple(cells), (*CHOICES, *LOSSES), value=TRAINING_LOSS, picture="curves")

@@ -23,7 +23,7 @@ Errand = tuple[Cell, int]
 """A cell and a seed."""
 
 
-class Kept:
+class OutcomeStore:
     """Outcomes by digest, one small file each, shared by all tables: equal work is done once."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Kept:
 
 
 def work_through(
-    cells: Sequence[Cell], seeds: Sequence[int], kept: Kept, workers: int, data_dir: Path | None, tell: Tell
+    cells: Sequence[Cell], seeds: Sequence[int], kept: OutcomeStore, workers: int, data_dir: Path | None, tell: Tell
 ) -> None:
     """Every cell with every seed, the first seed of all before the second of any; what is kept is not made again."""
     if workers < 1:
@@ -81,7 +81,7 @@ def _rounds(errand: Errand) -> int:
     return int(errand[0].work.content["budget"]["rounds"])
 
 
-def left_to_do(cells: Sequence[Cell], seeds: Sequence[int], kept: Kept) -> tuple[int, int]:
+def left_to_do(cells: Sequence[Cell], seeds: Sequence[int], kept: OutcomeStore) -> tuple[int, int]:
     """How many pieces of work there are, and how many of them are not done."""
     digests = {cell.digest(seed) for seed in seeds for cell in cells}
     return len(digests), sum(kept.get(digest) is None for digest in digests)

@@ -13,9 +13,9 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, code_sha256
-from dpfl.run.metrics import Row
-from dpfl.run.recorder import Silent
-from dpfl.server.state import State
+from dpfl.run.metrics import RoundRow
+from dpfl.run.recorder import SilentProgress
+from dpfl.server.state import RunState
 
 Series = Mapping[str, Sequence[float | None]]
 
@@ -42,7 +42,7 @@ def _looked_at(content: Mapping[str, Any]) -> bool:
     return not content["budget"].keys() <= BUDGETS or not rounds or (every or 0) < rounds
 
 
-class GoingOn(Silent):
+class PrefixStore(SilentProgress):
     """Begins a run at the last whole round that its budget allows of those that are kept in `folder`, and keeps its own last.
 
     What the run then has not released itself it has from there: its ledgers are debited for all of it before it goes on.
@@ -51,7 +51,7 @@ class GoingOn(Silent):
     def __init__(self, folder: Path, tau: int) -> None:
         self._folder, self._tau = folder, tau
         self._job: Any = None
-        self._last: State | None = None
+        self._last: RunState | None = None
         self.begun = 0
         """Rounds that were made before."""
 
@@ -66,11 +66,11 @@ class GoingOn(Silent):
         there = self._state(state)
         self._pay(there.iterations)
         left = [count - there.iterations for count in state.remaining]
-        for part in fields(State):
+        for part in fields(RunState):
             setattr(state, part.name, getattr(there, part.name))
         state.remaining = left
 
-    def _state(self, fresh: State) -> State:
+    def _state(self, fresh: RunState) -> RunState:
         """As it was kept; refused where it is not of so many whole rounds, which is what is paid for."""
         folder = RunFolder(self._folder / str(self.begun))
         try:
@@ -93,7 +93,7 @@ class GoingOn(Silent):
         before: dict[str, list[float | None]] = {"round": list(missing), "tau": [self._tau] * len(missing)}
         return {name: [*before.get(name, [None] * len(missing)), *values] for name, values in series.items()}
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         if row.steps == self._tau and not self._job.algorithm.before:
             state = self._job.coordinator.state
             self._last = replace(state, remaining=list(state.remaining), paid=list(state.paid))
@@ -103,7 +103,7 @@ class GoingOn(Silent):
             self._keep(self._last)
         self._job = self._last = None  # else the run and who watches it would hold each other, and the data, in memory
 
-    def _keep(self, state: State) -> None:
+    def _keep(self, state: RunState) -> None:
         """What cannot be kept is made again."""
         folder = self._folder / str(state.round)
         with suppress(OSError, DpflError):

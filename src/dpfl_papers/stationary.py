@@ -13,7 +13,7 @@ MINIMISERS, CURVATURES = (4.0, 1 / 2, -1 / 6), (1.0, 4.0, 36.0)
 
 
 @dataclass(frozen=True)
-class Stationary:
+class StationaryPoint:
     """The x at which the clipped updates of `steps` local steps sum to 0."""
 
     steps: int
@@ -25,7 +25,7 @@ class Stationary:
     def content(self) -> Mapping[str, Any]:
         return asdict(self)
 
-    def scaled(self, settings: Sequence[str]) -> Stationary:
+    def scaled(self, settings: Sequence[str]) -> StationaryPoint:
         return self
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:

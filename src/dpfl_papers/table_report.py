@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from dpfl.privacy.statement import rounded_up
-from dpfl_papers.cells import Cell, Outcome, Table
-from dpfl_papers.runner import Kept
+from dpfl_papers.cells import Cell, Outcome, PaperTable
+from dpfl_papers.runner import OutcomeStore
 
 COLUMNS = (
     "group", "row", "column", "seed", "value", "printed", "paper_epsilon", "claimed", "proven", "unit", "terms",
@@ -27,7 +27,7 @@ COSTS = "Epsilon that the paper states; epsilon that is proven of what ran here;
 
 
 @dataclass(frozen=True)
-class Made:
+class FinishedCell:
     """A cell and what it came to, seed by seed."""
 
     cell: Cell
@@ -62,17 +62,17 @@ def mean_text(values: Sequence[float], digits: str = ".2f") -> str:
     return f"{mean(values):{digits}} ± {half:{digits.removeprefix('+')}}"
 
 
-def collect(table: Table, seeds: Sequence[int], kept: Kept) -> list[Made]:
+def collect(table: PaperTable, seeds: Sequence[int], kept: OutcomeStore) -> list[FinishedCell]:
     """Cells that are done with one seed or more."""
     found = []
     for cell in table.cells:
         done = [(seed, outcome) for seed in seeds if (outcome := kept.get(cell.digest(seed))) is not None]
         if done:
-            found.append(Made(cell, tuple(seed for seed, _ in done), tuple(outcome for _, outcome in done)))
+            found.append(FinishedCell(cell, tuple(seed for seed, _ in done), tuple(outcome for _, outcome in done)))
     return found
 
 
-def write_csv(made: Sequence[Made], path: Path) -> None:
+def write_csv(made: Sequence[FinishedCell], path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
@@ -88,7 +88,7 @@ def write_csv(made: Sequence[Made], path: Path) -> None:
                 ])  # fmt: skip
 
 
-def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str:
+def markdown(table: PaperTable, made: Sequence[FinishedCell], settings: Sequence[str]) -> str:
     lines = [f"# {table.title}", ""]
     lines += [f"**{scaled(settings)}**", ""] if settings else []
     lines += [f"Values are {table.value}; {VALUES}", ""]
@@ -104,7 +104,7 @@ def markdown(table: Table, made: Sequence[Made], settings: Sequence[str]) -> str
     return "\n".join(lines) + "\n"
 
 
-def digits(table: Table) -> str:
+def digits(table: PaperTable) -> str:
     return ".2f" if "%" in table.value else ".4g"
 
 
@@ -112,7 +112,7 @@ def scaled(settings: Sequence[str]) -> str:
     return f"Scaled, by {', '.join(f'`{setting}`' for setting in settings)}: not the paper's size."
 
 
-def rows_of(made: Sequence[Made]) -> list[str]:
+def rows_of(made: Sequence[FinishedCell]) -> list[str]:
     """All rows, in the order of the longest column."""
     columns: dict[str, list[str]] = {}
     for one in made:
@@ -120,7 +120,7 @@ def rows_of(made: Sequence[Made]) -> list[str]:
     return list(dict.fromkeys(row for column in sorted(columns.values(), key=len, reverse=True) for row in column))
 
 
-def terms(made: Sequence[Made]) -> list[str]:
+def terms(made: Sequence[FinishedCell]) -> list[str]:
     """Whom and what the proven epsilons are for: no bare epsilon anywhere."""
     rows: dict[str, list[str]] = {}
     for one in made:
@@ -130,7 +130,7 @@ def terms(made: Sequence[Made]) -> list[str]:
     return [f"Proven for {said}{who}." for said, who in whose.items()]
 
 
-def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
+def _grid(made: Sequence[FinishedCell], text: Callable[[FinishedCell], str]) -> list[str]:
     rows = rows_of(made)
     columns = list(dict.fromkeys(one.cell.column for one in made))
     at = {(one.cell.row, one.cell.column): one for one in made}
@@ -141,7 +141,7 @@ def _grid(made: Sequence[Made], text: Callable[[Made], str]) -> list[str]:
     return lines
 
 
-def _value(one: Made, digits: str) -> str:
+def _value(one: FinishedCell, digits: str) -> str:
     seeds = f" ({len(one.values)} seeds)" if len(one.values) > 1 else ""
     return f"{one.text(digits)}{seeds}{_printed(one.cell)}"
 
@@ -150,7 +150,7 @@ def _printed(cell: Cell) -> str:
     return "" if cell.printed is None else f" [{cell.printed:g}]"
 
 
-def _cost(one: Made) -> str:
+def _cost(one: FinishedCell) -> str:
     first = one.outcomes[0]
     stated = "none" if one.cell.claimed is None else f"{one.cell.claimed:g}"
     return f"{stated}; {shown_epsilon(one.proven)}; {first.steps}"

@@ -14,25 +14,25 @@ import torch
 from torch import Tensor
 
 from dpfl import algorithms, models
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.config.experiment import Experiment, parse, with_settings
 from dpfl.engines import one_thread
 from dpfl.errors import Diverged, DpflError
 from dpfl.privacy import Budget
-from dpfl.run.prepare import Job, prepare
-from dpfl.run.recorder import Silent
+from dpfl.run.prepare import PreparedRun, prepare
+from dpfl.run.recorder import SilentProgress
 from dpfl_papers.cells import Outcome
 
 
 @dataclass(frozen=True)
-class Updates:
+class UpdateComparison:
     """The last round that an experiment without noise allows: a look at raw updates, with no privacy. Its value is their
     mean norm."""
 
     content: Mapping[str, Any]
     tag: ClassVar[str] = "Updates"
 
-    def scaled(self, settings: Sequence[str]) -> Updates:
+    def scaled(self, settings: Sequence[str]) -> UpdateComparison:
         return replace(self, content=with_settings(self.content, settings))
 
     def run(self, seed: int, data_dir: Path | None, beginnings: Path | None = None) -> Outcome:
@@ -61,7 +61,7 @@ def angles(updates: Tensor, last: Tensor) -> list[float]:
     return [math.degrees(math.acos(max(-1.0, min(1.0, cosine)))) for cosine in cosines.tolist()]
 
 
-def last_round(job: Job) -> tuple[Tensor, Tensor]:
+def last_round(job: PreparedRun) -> tuple[Tensor, Tensor]:
     """The global update of the last round but one, and the clients' own of the last."""
     coordinator, rounds = job.coordinator, job.budget.rounds
     if rounds is None or rounds < 2 or job.algorithm.unit != "none":
@@ -81,16 +81,16 @@ def last_round(job: Job) -> tuple[Tensor, Tensor]:
     return last, updates
 
 
-def _given(replies: Sequence[Reply]) -> list[Tensor]:
+def _given(replies: Sequence[ClientReply]) -> list[Tensor]:
     return [reply.update for reply in replies if reply.update is not None]
 
 
-def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> Job:
+def _prepared(experiment: Experiment, out: Path, data_dir: Path | None) -> PreparedRun:
     return prepare(
         models.from_name(experiment.model.name, **experiment.model.options()),
         experiment.federation(data_dir),
         algorithms.from_name(experiment.algorithm.name, **experiment.algorithm.options()),
         Budget(**experiment.budget.model_dump()),
         seed=experiment.seed, out=out, workers=1, accountant=None, ledger=None, entropy="keyed", noise="plain",
-        evaluate_every=None, progress=Silent(), resume=False, experiment=None,
+        evaluate_every=None, progress=SilentProgress(), resume=False, experiment=None,
     )  # fmt: skip

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl.privacy import Poisson, accountant
-from dpfl_papers.cells import NAMES, Cell, Table, Training
-from dpfl_papers.densities import NoiseOfAnElement
+from dpfl_papers.cells import NAMES, Cell, PaperTable, Training
+from dpfl_papers.densities import ElementNoise
 
 DELTA, CLIENTS, SAMPLING_RATE, RELEASES = 1e-5, 100, 0.1, 60
 STEPS, LOCAL_STEPS, BATCH, CLIP = 3, 50, 60, 0.1
@@ -63,7 +63,7 @@ CHOICES = (
 )
 
 
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     made = [_samples(7 + place, data) for place, data in enumerate(NAMES)]
     made += [_clients(10 + place, data) for place, data in enumerate(NAMES)]
     return {table.name: table for table in (_densities(), *made, _optimisers())}
@@ -114,10 +114,10 @@ def client_level(row: str, sigma: float) -> dict[str, Any]:
     }[name]
 
 
-def _densities() -> Table:
+def _densities() -> PaperTable:
     """Figure 4: the noise on one number of a gradient, plain, as the paper has it and as its claim would need it."""
     cells = tuple(
-        Cell("", row, f"sigma {sigma:g}", NoiseOfAnElement(kind, sigma, PARAMETERS))
+        Cell("", row, f"sigma {sigma:g}", ElementNoise(kind, sigma, PARAMETERS))
         for sigma in SIGMAS
         for row, kind in DENSITIES.items()
     )
@@ -128,10 +128,12 @@ def _densities() -> Table:
         "As published this noise is worth sigma / m = sigma / 32,768 of plain noise; a sound release of the same worth needs m "
         "times as much of it, or a clip of |W H|.",
     )
-    return Table("wavelet-fig4", "Wavelets, Figure 4: noise on one number", cells, choices, value="deviation over the clip")
+    return PaperTable(
+        "wavelet-fig4", "Wavelets, Figure 4: noise on one number", cells, choices, value="deviation over the clip"
+    )
 
 
-def _samples(number: int, data: str) -> Table:
+def _samples(number: int, data: str) -> PaperTable:
     rows = (
         *("no privacy", "DP-SGD", "Dyn-DP-SGD", "Dyn-DP-SGD, published", "DP-SGD-WAV", "DP-SGD-WAV, published"),
         *("DP-SGD-WAV, published, Lemma 2", "DP-SGD-WAV, published, by levels"),
@@ -144,7 +146,7 @@ def _samples(number: int, data: str) -> Table:
     return _figure(f"wavelet-fig{number}", f"Wavelets, Figure {number}: sample level, {NAMES[data]}", cells)
 
 
-def _clients(number: int, data: str) -> Table:
+def _clients(number: int, data: str) -> PaperTable:
     rows = (
         *("no privacy", "DP-FedAvg", "Dyn-DP-FedAvg", "Dyn-DP-FedAvg, published", "DP-FedAvg-WAV", "DP-FedAvg-WAV, published"),
         "DP-FedAvg-WAV, published, on updates",
@@ -153,7 +155,7 @@ def _clients(number: int, data: str) -> Table:
     return _figure(f"wavelet-fig{number}", f"Wavelets, Figure {number}: client level, {NAMES[data]}", cells)
 
 
-def _optimisers() -> Table:
+def _optimisers() -> PaperTable:
     kinds = ("{}", "{}-WAV", "{}-WAV, published")
     cells = [
         _cell(data, kind.format(name), place, sample_level(kind.format(name), sigma, optimiser), RELEASES // STEPS)
@@ -163,7 +165,7 @@ def _optimisers() -> Table:
         for kind in kinds
     ]
     title = "Wavelets, Table 3: accuracy with DP-Adam and DP-AdaGrad, with wavelets and without"
-    return Table("wavelet-3", title, tuple(cells), _choices("wavelet-3"))
+    return PaperTable("wavelet-3", title, tuple(cells), _choices("wavelet-3"))
 
 
 def _cell(data: str, row: str, place: int, algorithm: dict[str, Any], rounds: int) -> Cell:
@@ -172,8 +174,8 @@ def _cell(data: str, row: str, place: int, algorithm: dict[str, Any], rounds: in
     return Cell(NAMES[data], row, f"sigma {sigma:g}, eps {paper:g}", made, None, paper if private else None)
 
 
-def _figure(name: str, title: str, cells: list[Cell]) -> Table:
-    return Table(name, title, tuple(cells), _choices(name), picture="curves")
+def _figure(name: str, title: str, cells: list[Cell]) -> PaperTable:
+    return PaperTable(name, title, tuple(cells), _choices(name), picture="curves")
 
 
 def _choices(name: str) -> tuple[str, ...]:

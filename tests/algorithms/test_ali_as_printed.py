@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.client.task import Order, Reply
+from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.config.experiment import parse
-from dpfl.run.metrics import Row
-from dpfl.run.recorder import Silent
+from dpfl.run.metrics import RoundRow
+from dpfl.run.recorder import SilentProgress
 
 CLIENTS, CLASSES = 3, 10
 EXPERIMENT = {
@@ -35,17 +35,17 @@ def gradient(vector: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.concatenate([(apart.T @ x).flatten(), apart.sum(0)])
 
 
-class Beside(Silent):
+class Beside(SilentProgress):
     """Makes mu of every round once more: sum_i p_i |F_i'(w_i) - F_i'(w)| / |w_i - w|, w being the new aggregate."""
 
     def __init__(self) -> None:
         self.mus: list[tuple[float, float]] = []
 
     def start(self, job: Any) -> None:
-        self._job, engine, self._replies = job, job.engine, list[Reply]()
+        self._job, engine, self._replies = job, job.engine, list[ClientReply]()
         run = engine.run
 
-        def watched(order: Order) -> Sequence[Reply]:
+        def watched(order: RoundRequest) -> Sequence[ClientReply]:
             replies = run(order)
             if order.steps:
                 self._replies = [replace(reply, update=reply.update.clone()) for reply in replies]
@@ -54,7 +54,7 @@ class Beside(Silent):
 
         engine.run = watched
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         source, state = self._job.source, self._job.coordinator.state
         new, sizes = state.vector.double().numpy(), np.array(source.sizes)
         slopes = []

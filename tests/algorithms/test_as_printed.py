@@ -14,10 +14,10 @@ from torch import nn
 import dpfl
 from dpfl.algorithms import dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl
 from dpfl.audit.leaks import leaks
-from dpfl.client.context import Site
+from dpfl.client.context import ClientContext
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Order, Reply, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
 from dpfl.data import Federation
 from dpfl.engines import local_engine
 from dpfl.errors import DpflError
@@ -25,7 +25,7 @@ from dpfl.models import FlatModel, from_module
 from dpfl.privacy import All, Budget, Flat, Keyed, Release
 from dpfl.privacy.mechanisms.haar import Haar, whole
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
-from dpfl.server.coordinator import Coordinator, Federated, State
+from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass
 from tests.conftest import ledger_of
 
@@ -79,21 +79,21 @@ def test_clients_of_a_run_have_and_pay_for_the_noise_of_their_own(train: Train) 
 
 
 def coordinator(
-    algorithm: dpfl.algorithms.Algorithm, probe: Callable[[Order], list[Reply]], public: tuple[int, ...] = ()
+    algorithm: dpfl.algorithms.Algorithm, probe: Callable[[RoundRequest], list[ClientReply]], public: tuple[int, ...] = ()
 ) -> Coordinator:
     layout = FlatModel(nn.Linear(3, 2)).layout
     made = algorithm.fitted(layout)
-    federated = Federated("run", [10, 10, 30], layout, public)
-    state = State(torch.zeros(layout.size), torch.zeros(layout.size), made.samples, made.clients, [9, 9, 9])
+    federated = FederationFacts("run", [10, 10, 30], layout, public)
+    state = RunState(torch.zeros(layout.size), torch.zeros(layout.size), made.samples, made.clients, [9, 9, 9])
     return Coordinator(made, Budget(rounds=2), federated, state, Keyed(0), probe, lambda vector: 0.0)
 
 
 def test_the_published_clip_is_half_the_mean_norm_over_clients_and_rounds() -> None:
     norms, seen = iter((3.0, 1.0, 2.0, 6.0, 4.0, 2.0)), []
 
-    def probe(order: Order) -> list[Reply]:
+    def probe(order: RoundRequest) -> list[ClientReply]:
         seen.append(order)
-        return [Reply(task.client, next(norms) * torch.ones(8) / math.sqrt(8)) for task in order.tasks]
+        return [ClientReply(task.client, next(norms) * torch.ones(8) / math.sqrt(8)) for task in order.tasks]
 
     run = coordinator(dp_fedavg("published", noise_multiplier=1.0), probe)
     order = run.next_order()
@@ -213,15 +213,21 @@ def median_of(module: nn.Linear, x: torch.Tensor, y: torch.Tensor, weights: torc
 def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None:
     module, x, y = tiny()
     model, rows = from_module(module), torch.arange(12).split(4)
-    site = Site("run", model, MultiClass(2), x, y, rows, (4, 4, 4), Keyed(0), public=range(2, 3))
+    site = ClientContext("run", model, MultiClass(2), x, y, rows, (4, 4, 4), Keyed(0), public=range(2, 3))
     made = dp_sgd_wav(variant, noise_multiplier=1.0, public_clip=True)
     engine = local_engine(site, 8)
     layout = FlatModel(module).layout
     fitted = made.fitted(layout)
     vector = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
-    state = State(vector, torch.zeros(8), fitted.samples, fitted.clients, [9, 9])
+    state = RunState(vector, torch.zeros(8), fitted.samples, fitted.clients, [9, 9])
     run = Coordinator(
-        fitted, Budget(rounds=1), Federated("run", [4, 4], layout, range(2, 3)), state, Keyed(0), engine.run, lambda v: 0.0
+        fitted,
+        Budget(rounds=1),
+        FederationFacts("run", [4, 4], layout, range(2, 3)),
+        state,
+        Keyed(0),
+        engine.run,
+        lambda v: 0.0,
     )
     order = run.next_order()
     engine.close()
@@ -232,11 +238,11 @@ def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None
 
 def test_norms_are_asked_of_public_clients_alone() -> None:
     module, x, y = tiny()
-    site = Site(
+    site = ClientContext(
         "run", from_module(module), MultiClass(2), x, y, torch.arange(12).split(4), (4, 4, 4), Keyed(0), public=range(2, 3)
     )
-    node = Node(site)
-    task = Task(0, 0, 1, Local(SGD(0.1)), Release(), Release(All(), Flat(1.0)), norms=True)
+    node = ClientRunner(site)
+    task = ClientTask(0, 0, 1, LocalTraining(SGD(0.1)), Release(), Release(All(), Flat(1.0)), norms=True)
     assert "norms" in node.work(replace(task, client=2), node.model.read()).raw
     with pytest.raises(DpflError, match="public"):
         node.work(task, node.model.read())

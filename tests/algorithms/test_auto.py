@@ -12,8 +12,8 @@ from torch import nn
 
 import dpfl
 from dpfl.algorithms import auto, fedavg_dp
-from dpfl.client.optimisers import SGD, PlannedSGD
-from dpfl.client.runner import Node
+from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.runner import ClientRunner
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, scattering_linear
@@ -21,7 +21,7 @@ from dpfl.models.architectures import Centre, build_centred_linear
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, Flat, Gaussian, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, gaussian
-from dpfl.privacy.queries.mean import MeanSurvey, scaled_down
+from dpfl.privacy.queries.mean import MeanQuery, scaled_down
 from dpfl.server.coordinator import Coordinator
 from tests.conftest import MODEL, StopsAfter
 from tests.privacy.forging import forge
@@ -110,7 +110,7 @@ def test_the_planned_rate_lets_noise_move_the_model_by_the_walk():
 def test_a_given_rate_stays_and_an_unplanned_one_is_refused():
     assert auto(rate=0.7).local.optimiser == SGD(0.7)
     with pytest.raises(DpflError, match="give a rate"):
-        _ = PlannedSGD(10.0).rate
+        _ = UncalibratedSGD(10.0).rate
     with pytest.raises(DpflError, match=r"budget\.rounds"):
         with_planned_rate(auto(noise_multiplier=1.0), Budget(epsilon=1.0), (10,), 10)
     assert with_planned_rate(fedavg_dp(rate=0.3), Budget(epsilon=1.0), (10,), 10).local.optimiser.rate == 0.3
@@ -121,8 +121,8 @@ def test_a_mean_is_only_asked_for_where_steps_protect_samples():
 
     private = Release(Poisson(0.1), Flat(1.0), Gaussian(1.0))
     with pytest.raises(DpflError, match="mean of the samples"):
-        replace(auto(noise_multiplier=1.0), samples=None, clients=private, centre=MeanSurvey(1.0))
-    assert auto(noise_multiplier=1.0).secured().centre == MeanSurvey(20.0, secure=True)
+        replace(auto(noise_multiplier=1.0), samples=None, clients=private, centre=MeanQuery(1.0))
+    assert auto(noise_multiplier=1.0).secured().centre == MeanQuery(20.0, secure=True)
 
 
 # The mean in the books: asked once, paid for once, and by those alone who can go on
@@ -203,14 +203,14 @@ def test_a_client_without_room_for_a_step_is_not_asked_to_pay_for_the_mean(train
 
 
 def test_who_does_not_questioned_is_named_and_the_others_have_the_mean(train, tiny, monkeypatch):
-    answer = Node._questioned
+    answer = ClientRunner._questioned
 
     def broken(self, task, *rest):
         if task.client == 1:
             raise OSError("no disk")
         return answer(self, task, *rest)
 
-    monkeypatch.setattr(Node, "_questioned", broken)
+    monkeypatch.setattr(ClientRunner, "_questioned", broken)
     result = train(tiny, auto(sampling_rate=0.5, mean_noise=0.01), model=centred(), epsilon=1e6, rounds=1)
     assert list(result.lost) == ["before round 1, client 1: it failed (OSError), its own log says why"]
     truth = scaled_down(tiny.train.x[torch.cat([tiny.clients[0], tiny.clients[2]])], 4.0).mean(0)

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.privacy import Flat, NoClip
 from dpfl.privacy.mechanisms.clip import MARGIN as ROUNDING
-from dpfl.privacy.mechanisms.clip import Clip, Model, clip_vector
+from dpfl.privacy.mechanisms.clip import Clip, ModelClip, clip_vector
 from dpfl.privacy.mechanisms.rounding import SQUARES
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import Uniform
+from dpfl.server.weights import UniformWeights
 
 MARGIN = 1 - (1 - ROUNDING) / SQUARES**0.5
 MINIMISERS, CURVATURES = (4.0, 0.5, -1 / 6), (1.0, 4.0, 36.0)
@@ -35,17 +35,17 @@ def local(x: Tensor, minimiser: float, curvature: float, steps: int, rate: float
 
 def rest(clip: Clip, minimisers: Sequence[float], curvatures: Sequence[float], steps: int, rate: float) -> float:
     """The fixed point of the rounds: local steps, clip, mean, server step, as client and server make them."""
-    weights, server = Uniform().of([1] * len(minimisers)), ServerUpdate()
+    weights, server = UniformWeights().of([1] * len(minimisers)), ServerUpdate()
     x, velocity = torch.tensor([2.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     for _ in range(700 if steps <= 2 else 120):  # the slowest of these contracts by 0.967 a round, the others by 0.86 or less
         replies = []
         for client, (minimiser, curvature) in enumerate(zip(minimisers, curvatures, strict=True)):
             trained = local(x, minimiser, curvature, steps, rate)
-            if isinstance(clip, Model):
+            if isinstance(clip, ModelClip):
                 update = clip_vector(trained, clip, ["x"], [0, 1])[0] - x
             else:
                 update = clip_vector(trained - x, clip, ["x"], [0, 1])[0]
-            replies.append(Reply(client, update))
+            replies.append(ClientReply(client, update))
         x, velocity = server.step(x, velocity, mean(replies, weights, 1))
     return float(x)
 
@@ -96,7 +96,7 @@ def test_model_clipping_stops_short_of_the_optimum_as_in_claim_2_1(steps: int, p
     """b = (-c/2, -c/2, k c) with c = 1, k = 5: rest at lambda c / (3 - 2 lambda), lambda = 0.9^Q; the optimum is 4/3."""
     kept = 0.9**steps
     shift = MARGIN * kept / (3 - 2 * kept) + MARGIN
-    found = rest(Model(1.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), steps, 0.1)
+    found = rest(ModelClip(1.0), (-0.5, -0.5, 5.0), (1.0, 1.0, 1.0), steps, 0.1)
     assert found == pytest.approx(printed, abs=1e-6 + shift)
     assert kept / (3 - 2 * kept) == pytest.approx(printed, abs=1e-9)
 

@@ -17,9 +17,9 @@ from dpfl.algorithms import Algorithm, adap_dp_fl, ali_dpfl, dp_ftrl, dyn_dp_fed
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.server.schedules import Decay, Following
-from dpfl.server.weights import Hellinger
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.server.schedules import AdaptiveSchedule, DecaySchedule
+from dpfl.server.weights import HellingerWeights
 from tests.conftest import StopsAfter, ledger_of
 
 Train = Callable[..., dpfl.Result]
@@ -91,7 +91,7 @@ def test_a_second_run_on_the_same_ledgers_has_what_the_first_left(train: Train, 
 
 def test_what_is_asked_before_the_first_round_is_left_room_for(train: Train, federation: Federation) -> None:
     made = dyn_dp_sgd(sampling_rate=0.3, noise_multiplier=1.2, phases=3)
-    asked = replace(made, weights=Hellinger("similarity", Survey(2.0)))
+    asked = replace(made, weights=HellingerWeights("similarity", LabelQuery(2.0)))
     alone = train(federation, made, epsilon=4.0, rounds=12, accountant="rdp")
     both = train(federation, asked, epsilon=4.0, rounds=12, accountant="rdp", out="both")
     assert 0 < both.rounds < alone.rounds
@@ -140,9 +140,9 @@ def test_nbafl_clips_models_and_adds_noise_both_ways(train: Train, federation: F
 def test_a_schedule_needs_a_flat_clip_and_fixed_steps() -> None:
     for made in (ali_dpfl(), ldp_fl(noise_multiplier=1.0), fedavg_dp(clipping="per-layer", noise_multiplier=1.0)):
         with pytest.raises(DpflError, match="A schedule needs"):
-            replace(made, schedule=Decay())
+            replace(made, schedule=DecaySchedule())
     with pytest.raises(DpflError, match="needs noise in their steps"):
-        replace(dyn_dp_fedavg(noise_multiplier=1.0), schedule=Following())
+        replace(dyn_dp_fedavg(noise_multiplier=1.0), schedule=AdaptiveSchedule())
 
 
 def spent_by(folder: Path) -> int:

@@ -414,7 +414,7 @@ def test_pe_dpfl_plans_noise_that_stays_inside_epsilon_and_resumes(train: Train,
 
 
 def test_clients_that_are_drawn_cannot_pay_themselves(train: Train) -> None:
-    drawn = dpfl.data.sample().split(clients=1000, how=dpfl.data.Drawn(20), seed=0)
+    drawn = dpfl.data.sample().split(clients=1000, how=dpfl.data.RandomClients(20), seed=0)
     with pytest.raises(DpflError, match="keep no ledgers"):
         train(drawn, ldp_fl(noise_multiplier=1.0), rounds=1)
 

@@ -12,9 +12,9 @@ import torch
 
 import dpfl
 from dpfl.algorithms import ALGORITHMS, ali_dpfl, als_dpfl, dp_fedavg_wav, dp_sgd_wav, from_name, hw_dpfl, ldp_fl, options_of
-from dpfl.client.context import Site
-from dpfl.client.runner import Node
-from dpfl.client.task import RAW_VALUES, Task
+from dpfl.client.context import ClientContext
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import RAW_VALUES, ClientTask
 from dpfl.data import Federation
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
@@ -153,19 +153,19 @@ def test_public_estimates_need_public_clients(train: Train, federation: Federati
 # The leaks, on neighbouring data
 
 
-def neighbours() -> tuple[Site, Site]:
+def neighbours() -> tuple[ClientContext, ClientContext]:
     """Client 0 with ten samples, and with one of them replaced by another."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(11, 1, 28, 28, generator=generator), torch.arange(11) % 10
     sites = [
-        Site("run", MODEL, MultiClass(10), x, y, (rows,), (10,), Keyed(0))
+        ClientContext("run", MODEL, MultiClass(10), x, y, (rows,), (10,), Keyed(0))
         for rows in (torch.arange(10), torch.tensor([*range(9), 10]))
     ]
     return sites[0], sites[1]
 
 
-def said(site: Site, task: Task) -> dict[str, np.ndarray]:
-    node = Node(site)
+def said(site: ClientContext, task: ClientTask) -> dict[str, np.ndarray]:
+    node = ClientRunner(site)
     try:
         reply = node.work(task, node.model.read())
     finally:
@@ -176,7 +176,7 @@ def said(site: Site, task: Task) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)])
 def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algorithms.Algorithm) -> None:
-    task = Task(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, values=RAW_VALUES)
+    task = ClientTask(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, values=RAW_VALUES)
     one, other = (said(site, task) for site in neighbours())
     again = said(neighbours()[0], task)
     assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"
@@ -188,11 +188,11 @@ def test_one_sample_moves_a_slope_by_twice_its_clip_at_most_and_its_noise_is_for
     """A gradient in a slope may be ten times as long as in a step."""
     made = ali_dpfl(mu="paid", sampling_rate=1.0, noise_multiplier=1.0, clip=0.1, rate=5.0)
     bare = replace(made.samples, noise=None)
-    slopes = [float(said(site, Task(0, 0, 2, made.local, Release(), bare, slope=True))["slope"]) for site in neighbours()]
+    slopes = [float(said(site, ClientTask(0, 0, 2, made.local, Release(), bare, slope=True))["slope"]) for site in neighbours()]
     assert 0 < abs(slopes[0] - slopes[1]) <= 2 * 10 * 0.1
-    node = Node(neighbours()[0])
+    node = ClientRunner(neighbours()[0])
     vector, still = node.model.read(), replace(made.local, optimiser=replace(made.local.optimiser, rate=1e-12))
-    asked = Task(0, 0, 1, still, Release(), made.samples, slope=True)
+    asked = ClientTask(0, 0, 1, still, Release(), made.samples, slope=True)
     with one_thread():
         draws = [float(node.work(replace(asked, round=round), vector).raw["slope"]) for round in range(200)]
     node.close()
@@ -201,7 +201,7 @@ def test_one_sample_moves_a_slope_by_twice_its_clip_at_most_and_its_noise_is_for
 
 def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() -> None:
     published, sound = (hw_dpfl(variant).weights.survey for variant in ("published", "sound"))
-    ask = Task(0, 0, 0, hw_dpfl().local, Release(), survey=published)
+    ask = ClientTask(0, 0, 0, hw_dpfl().local, Release(), survey=published)
     one, other = (said(site, ask)["answer"] for site in neighbours())
     assert not np.array_equal(one, other)
     answers = {tuple(sound.answer(np.ones(10), np.random.default_rng(seed))) for seed in range(5)}
@@ -244,12 +244,12 @@ def test_the_epsilon_shown_during_a_run_counts_the_histogram(train: Train, feder
 # How far one unit moves an upload: bounds that are reached
 
 
-def opposites(copies: int) -> tuple[Site, Site]:
+def opposites(copies: int) -> tuple[ClientContext, ClientContext]:
     """One image twice, once of either class: at zero weights its gradients are each other's negative."""
     x = torch.full((2, 1, 28, 28), 5.0)
     rows = torch.zeros(copies, dtype=torch.int64)
     sites = [
-        Site("run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
+        ClientContext("run", Zeros(), MultiClass(2), x, torch.tensor([0, 1]), (held,), (copies,), Keyed(0))
         for held in (rows, torch.cat([rows[:-1], torch.tensor([1])]))
     ]
     return sites[0], sites[1]
@@ -265,13 +265,13 @@ class Zeros:
         return torch.nn.Sequential(torch.nn.Flatten(), layer)
 
 
-def moved(made: dpfl.algorithms.Algorithm, sites: tuple[Site, Site], steps: int) -> float:
+def moved(made: dpfl.algorithms.Algorithm, sites: tuple[ClientContext, ClientContext], steps: int) -> float:
     """Between the uploads of two neighbours, before their noise."""
     updates = []
     for site in sites:
-        node = Node(site)
+        node = ClientRunner(site)
         bare = replace(made.uploads, noise=None)
-        reply = node.work(Task(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read())
+        reply = node.work(ClientTask(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read())
         updates.append(reply.update)
         node.close()
     return float((updates[0] - updates[1]).norm())
@@ -298,8 +298,8 @@ def test_two_clients_of_ldp_fl_can_be_as_far_apart_as_stated_and_no_further() ->
 @pytest.mark.parametrize("made", [hw_dpfl(batch_size=5, noise_multiplier=0.7), ldp_fl(clip=0.3, noise_multiplier=2.5)])
 def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(made: dpfl.algorithms.Algorithm) -> None:
     site = opposites(5)[0]
-    node = Node(site)
-    vector, task = node.model.read(), Task(0, 0, 1, made.local, Release(), made.samples, upload=made.uploads)
+    node = ClientRunner(site)
+    vector, task = node.model.read(), ClientTask(0, 0, 1, made.local, Release(), made.samples, upload=made.uploads)
     bare = node.work(replace(task, upload=replace(made.uploads, noise=None)), vector).update
     draws = torch.stack([node.work(replace(task, round=round), vector).update for round in range(40)])
     node.close()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dpfl.audit.amplification.amplifiers import Amplifier, backward, convolution, linear, mlp
-from dpfl.audit.amplification.search import Played, Sums, amplified_movement, dependent_units, furthest_movement
+from dpfl.audit.amplification.search import AmplificationTrial, Sums, amplified_movement, dependent_units, furthest_movement
 from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
@@ -41,9 +41,9 @@ def clipped_sum(amplifier: Amplifier) -> Sums:
     """Our own code, as a node runs it."""
     gradients = ClippedGradients(FlatModel(amplifier.module))
 
-    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
         summed = gradients(x, y, Flat(1.0).factors, whose)
-        return Played(summed.total, summed.losses)
+        return AmplificationTrial(summed.total, summed.losses)
 
     return play
 
@@ -64,10 +64,10 @@ def softmax_regression(amplifier: Amplifier, order: Callable[[int, int], bool]) 
         loss = torch.nn.functional.cross_entropy(scores[None], label[None])
         return written / max(1.0, float(written.norm())), loss
 
-    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
         assert whose is None
         found = [gradient(row, label, order(len(x), place)) for place, (row, label) in enumerate(zip(x, y, strict=True))]
-        return Played(torch.stack([one for one, _ in found]).sum(0), torch.stack([loss for _, loss in found]))
+        return AmplificationTrial(torch.stack([one for one, _ in found]).sum(0), torch.stack([loss for _, loss in found]))
 
     return play
 
@@ -87,9 +87,9 @@ def two_layers(amplifier: Amplifier, order: Callable[[int, int], bool]) -> Sums:
         written = torch.cat([part.flatten() for part in parts]).double()
         return written / max(1.0, float(written.norm()))
 
-    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
         total = torch.stack([gradient(row, order(len(x), place)) for place, row in enumerate(x)]).sum(0)
-        return Played(total, torch.zeros(len(x)))
+        return AmplificationTrial(total, torch.zeros(len(x)))
 
     return play
 

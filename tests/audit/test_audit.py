@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav, fedavg, fedavg_dp, hw_dpfl
-from dpfl.audit import Finding, Report, audit
+from dpfl.audit import AuditFinding, AuditReport, audit
 from dpfl.audit.games import GAMES
 from dpfl.audit.report import verdict
 from dpfl.client.optimisers import SGD, Step
@@ -22,11 +22,11 @@ def test_a_bound_is_held_against_the_proof_first_and_then_against_the_claim() ->
 
 
 def test_the_worst_verdict_decides_and_its_figures_stand_at_the_top() -> None:
-    def finding(game: str, word: str, measured: float | None) -> Finding:
-        return Finding(game, "one release", 1.0, 2.0, measured, 0.95, word, "how")
+    def finding(game: str, word: str, measured: float | None) -> AuditFinding:
+        return AuditFinding(game, "one release", 1.0, 2.0, measured, 0.95, word, "how")
 
     findings = (finding("a", "consistent", 0.5), finding("b", "refuted", 1.2), finding("c", "refuted", 1.5))
-    report = Report("x", "published", "sample", 1e-5, 0.95, 1.0, (*findings, finding("d", "not testable", None)))
+    report = AuditReport("x", "published", "sample", 1e-5, 0.95, 1.0, (*findings, finding("d", "not testable", None)))
     told = report.to_dict()
     assert (told["verdict"], told["game"], told["measured"], told["claimed"], told["proven"]) == ("refuted", "c", 1.5, 1.0, 2.0)
     assert [game["game"] for game in told["games"]] == ["a", "b", "c", "d"]
@@ -81,8 +81,8 @@ def test_where_most_games_cannot_be_played_not_enough_was_tested() -> None:
     assert "books" in told["why"]
 
 
-def found_in(word: str, *games: str) -> list[Finding]:
-    return [Finding(game, "", None, None, 0.5 if word == "consistent" else None, None, word, "how") for game in games]
+def found_in(word: str, *games: str) -> list[AuditFinding]:
+    return [AuditFinding(game, "", None, None, 0.5 if word == "consistent" else None, None, word, "how") for game in games]
 
 
 CORE = ("one release", "books", "noise", "movement")
@@ -107,9 +107,9 @@ CORE = ("one release", "books", "noise", "movement")
         (found_in("refuted", "leaks") + found_in("not testable", *CORE), "refuted"),
     ],
 )
-def test_a_verdict_needs_enough_games(findings: list[Finding], word: str) -> None:
+def test_a_verdict_needs_enough_games(findings: list[AuditFinding], word: str) -> None:
     """Those that every noisy system has, and more than half of those that apply to it; a fault needs no company."""
-    assert Report("x", "sound", "sample", 1e-5, 0.95, 1.0, findings).verdict == word
+    assert AuditReport("x", "sound", "sample", 1e-5, 0.95, 1.0, findings).verdict == word
 
 
 def test_the_report_names_what_was_played_and_what_was_not_asked_for() -> None:

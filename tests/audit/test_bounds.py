@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.audit.bounds import Guesses, SampledGaussian, epsilon_of, one_run_chance, one_run_epsilon, rate_at_most
+from dpfl.audit.bounds import GuessCounts, SampledGaussian, epsilon_of, one_run_chance, one_run_epsilon, rate_at_most
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Poisson, accountant
 
 
 @pytest.mark.parametrize(("trials", "epsilon"), [(1000, 5.60), (10_000, 7.90), (20_000, 8.60)])
 def test_without_an_error_the_trials_alone_limit_the_bound(trials: int, epsilon: float) -> None:
-    assert Guesses(0, trials, 0, trials).epsilon(1e-5, 0.95) == pytest.approx(epsilon, abs=0.005)
+    assert GuessCounts(0, trials, 0, trials).epsilon(1e-5, 0.95) == pytest.approx(epsilon, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_the_rate_of_nothing_seen_is_known_in_closed_form() -> None:
 def test_more_errors_more_confidence_and_more_delta_never_raise_a_bound(
     false_positives: int, false_negatives: int, confidence: float, delta: float
 ) -> None:
-    bound = Guesses(false_positives, 200, false_negatives, 200).epsilon(delta, confidence)
+    bound = GuessCounts(false_positives, 200, false_negatives, 200).epsilon(delta, confidence)
     assert bound >= 0
-    assert Guesses(false_positives, 200, false_negatives, 200).epsilon(delta, (1 + confidence) / 2) <= bound + 1e-12
-    assert Guesses(false_positives, 200, false_negatives, 200).epsilon(2 * delta, confidence) <= bound + 1e-12
+    assert GuessCounts(false_positives, 200, false_negatives, 200).epsilon(delta, (1 + confidence) / 2) <= bound + 1e-12
+    assert GuessCounts(false_positives, 200, false_negatives, 200).epsilon(2 * delta, confidence) <= bound + 1e-12
     if false_positives < 200 and false_negatives < 100 and false_positives < 100:
-        assert Guesses(false_positives + 1, 200, false_negatives, 200).epsilon(delta, confidence) <= bound + 1e-12
+        assert GuessCounts(false_positives + 1, 200, false_negatives, 200).epsilon(delta, confidence) <= bound + 1e-12
 
 
 @given(st.integers(1, 300), st.floats(0.0, 6.0))
@@ -75,7 +75,7 @@ def test_both_bounds_lie_below_the_truth_at_least_as_often_as_their_confidence()
     mu, misses = 1.0, 0
     for _ in range(400):
         outs, ins = rng.standard_normal(500), rng.standard_normal(500) + mu
-        guesses = Guesses(int((outs > 0.5).sum()), 500, int((ins <= 0.5).sum()), 500)
+        guesses = GuessCounts(int((outs > 0.5).sum()), 500, int((ins <= 0.5).sum()), 500)
         misses += guesses.mu(0.9) > mu or guesses.epsilon(1e-5, 0.9) > epsilon_of(mu, 1e-5)
     assert misses <= 40
 

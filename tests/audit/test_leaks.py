@@ -4,8 +4,8 @@ import pytest
 
 from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, dp_fedavg_wav, dp_sgd_wav, hw_dpfl, ldp_fl
 from dpfl.audit import leaks
-from dpfl.audit.games import Setting, play_leaks
-from dpfl.client.runner import Node
+from dpfl.audit.games import AuditSettings, play_leaks
+from dpfl.client.runner import ClientRunner
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.server.algorithm import Algorithm
@@ -77,13 +77,13 @@ def test_own_systems_of_sound_parts_show_nothing(made: Algorithm) -> None:
 
 
 def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Node._upload
+    honest = ClientRunner._upload
 
-    def telling(self: Node, task, vector, generator, added):
+    def telling(self: ClientRunner, task, vector, generator, added):
         update, _ = honest(self, task, vector, generator, added)
         return update, bool((self.model.vector - vector).norm() <= task.upload.clip.level)
 
-    monkeypatch.setattr(Node, "_upload", telling)
+    monkeypatch.setattr(ClientRunner, "_upload", telling)
     assert [leak.what for leak in leaks(system("ldp-fl", "sound")) or []] == ["inside of client 0"]
     assert ldp_fl().unit == "client"
 
@@ -91,4 +91,4 @@ def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytes
 def test_a_mean_that_costs_as_much_as_a_step_is_counted_beside_it() -> None:
     """At a rate of 1 both are the same event."""
     made = auto(sampling_rate=1.0, noise_multiplier=2.0, mean_noise=2.0, rate=1.0)
-    assert play_leaks(Setting(made)).proven == pytest.approx(accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5))
+    assert play_leaks(AuditSettings(made)).proven == pytest.approx(accountant("pld").epsilon({gaussian(2.0): 2}, 1e-5))

@@ -7,7 +7,7 @@ import torch
 from dpfl.algorithms import dp_fedavg, dp_sgd_wav
 from dpfl.audit import audit, distinguish, one_release
 from dpfl.audit.bounds import epsilon_of
-from dpfl.audit.one_release import ENDS, Game, directions, population_for
+from dpfl.audit.one_release import ENDS, ReleaseGame, directions, population_for
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Keyed, PerLayer, Poisson, PoissonSize, Quantile, Release, accountant
 from dpfl.privacy.accounting.accountant import default_for
 from dpfl.privacy.mechanisms.clip import Clip
@@ -78,10 +78,10 @@ def test_ten_audits_of_a_sound_system_stay_below_what_is_proven(name: str) -> No
 
 
 def test_the_worst_canary_of_a_flat_clip_is_any_and_of_haar_noise_a_searched_one() -> None:
-    game = Game(Release(All(), Flat(2.0), Gaussian(1.0)))
+    game = ReleaseGame(Release(All(), Flat(2.0), Gaussian(1.0)))
     lengths = {name: game.canary(direction)[0].norm().item() for name, direction in directions().items()}
     assert lengths == {name: pytest.approx(2.0, rel=1e-4) for name in lengths}
-    haar = Game(Release(All(), Flat(1.0), HaarNoise(1.0)).fitted(ENDS))
+    haar = ReleaseGame(Release(All(), Flat(1.0), HaarNoise(1.0)).fitted(ENDS))
     assert haar.release.multiplier == pytest.approx(1 / 4)
     assert one_release(haar.release, 1e-5, 4000, 0.95, Keyed(0)).mu == pytest.approx(4.0, rel=0.15)
 

@@ -18,9 +18,9 @@ from dpfl.privacy import Gaussian, Keyed, Ledger, Poisson, Release, SystemEntrop
 from dpfl.privacy.accounting.events import Event
 from dpfl.privacy.mechanisms import clip
 from dpfl.privacy.mechanisms.sampling import Sampling
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.run import prepare
 from dpfl.server import coordinator
 from dpfl.server.algorithm import Algorithm
@@ -129,30 +129,30 @@ class Always:
 
 
 def halve_the_noise_of_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = MeanSurvey.answer
+    honest = MeanQuery.answer
 
-    def halved(self: MeanSurvey, *rest: Any) -> np.ndarray:
+    def halved(self: MeanQuery, *rest: Any) -> np.ndarray:
         return honest(replace(self, multiplier=self.multiplier / 2), *rest)
 
-    monkeypatch.setattr(MeanSurvey, "answer", halved)
+    monkeypatch.setattr(MeanQuery, "answer", halved)
 
 
 def halve_the_noise_of_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Survey.answer
+    honest = LabelQuery.answer
 
-    def halved(self: Survey, *rest: Any) -> np.ndarray:
+    def halved(self: LabelQuery, *rest: Any) -> np.ndarray:
         return honest(replace(self, multiplier=(self.multiplier or 0.0) / 2), *rest)
 
-    monkeypatch.setattr(Survey, "answer", halved)
+    monkeypatch.setattr(LabelQuery, "answer", halved)
 
 
 def halve_the_noise_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = MetricSurvey.answer
+    honest = MetricQuery.answer
 
-    def halved(self: MetricSurvey, *rest: Any) -> np.ndarray:
+    def halved(self: MetricQuery, *rest: Any) -> np.ndarray:
         return honest(replace(self, multiplier=self.multiplier / 2), *rest)
 
-    monkeypatch.setattr(MetricSurvey, "answer", halved)
+    monkeypatch.setattr(MetricQuery, "answer", halved)
 
 
 def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,8 +284,8 @@ def count_the_shares_of_lost_replies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row is drawn, clipped and answered for by itself, and the ledger says that it is for persons."""
-    honest = runner.Node._held
-    monkeypatch.setattr(runner.Node, "_held", lambda self, client: honest(self, client).as_rows)
+    honest = runner.ClientRunner._held
+    monkeypatch.setattr(runner.ClientRunner, "_held", lambda self, client: honest(self, client).as_rows)
 
 
 PERSONS = SAMPLES.protecting("person")
@@ -314,7 +314,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (use_one_batch_for_all_steps_of_a_round, SAMPLES, "batches"),
     (halve_the_noise_of_the_mean, auto(), "survey"),
     (halve_the_noise_of_the_histogram, hw_dpfl(), "survey"),
-    (halve_the_noise_of_the_metric, replace(SAMPLES, metric=MetricSurvey(10.0, 2, 20, 4.0, 0.0)), "survey"),
+    (halve_the_noise_of_the_metric, replace(SAMPLES, metric=MetricQuery(10.0, 2, 20, 4.0, 0.0)), "survey"),
     (halve_the_noise_of_the_slope, ali_dpfl(mu="paid"), "slope"),
     (leave_weights_uncapped, dp_fedavg(weights="size"), "movement"),
     (clip_uploads_at_twice_the_level, UPLOADS, "movement"),

@@ -12,11 +12,11 @@ import pytest
 
 from dpfl.algorithms import auto, dp_fedavg, dp_fedavg_wav, fedavg_dp
 from dpfl.audit import audit
-from dpfl.client.runner import Node
+from dpfl.client.runner import ClientRunner
 from dpfl.privacy import Keyed, Release
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.secagg import Member, Opened, Shown, Vote
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.secagg import SumMember, SurvivorList, SurvivorVote, UnmaskingShares
 from dpfl.server.algorithm import Algorithm
 from tests.audit.test_sabotage import Sabotage, drop_the_clip, forget_a_debit, halve_the_noise, reuse_a_noise_key
 from tests.secagg.test_sabotage import (
@@ -28,7 +28,7 @@ from tests.secagg.test_sabotage import (
     reuse_the_masks_of_pairs,
 )
 
-SUMS = Shared(8, 1)
+SUMS = NoiseShares(8, 1)
 STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).summed(SUMS)
 CLIENTS = dp_fedavg(noise_multiplier=1.0).summed(SUMS)
 DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).summed(SUMS)
@@ -39,34 +39,34 @@ ASKED = auto(noise_multiplier=1.0, rate=1.0).summed(SUMS)
 
 def leave_out_a_share(patch: pytest.MonkeyPatch) -> None:
     """Every seventh client, of the seven that are left, adds no noise."""
-    honest, calls = WholeSum.numbers, count()
+    honest, calls = IntegerSum.numbers, count()
 
-    def numbers(self: WholeSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def numbers(self: IntegerSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         if next(calls) % 7:
             return honest(self, vector, rng)
         return np.rint(np.asarray(vector, np.float64) / self.unit).astype(np.int64).astype(self.kind)
 
-    patch.setattr(WholeSum, "numbers", numbers)
+    patch.setattr(IntegerSum, "numbers", numbers)
 
 
 def count_colluders_among_those_who_hide(patch: pytest.MonkeyPatch) -> None:
     """m in the place of m - t."""
-    patch.setattr(Shared, "share", lambda self, deviation: deviation / self.survivors**0.5)
+    patch.setattr(NoiseShares, "share", lambda self, deviation: deviation / self.survivors**0.5)
 
 
 def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
     """All clients in the place of those who are left at least."""
 
-    def whole_sum(self: Release, bound: float, clients: int) -> WholeSum:
+    def whole_sum(self: Release, bound: float, clients: int) -> IntegerSum:
         assert self.sums is not None
-        return WholeSum(self.deviation() / (clients - self.sums.colluders) ** 0.5, bound, clients)
+        return IntegerSum(self.deviation() / (clients - self.sums.colluders) ** 0.5, bound, clients)
 
     patch.setattr(Release, "whole_sum", whole_sum)
 
 
 def halve_the_shares(patch: pytest.MonkeyPatch) -> None:
-    honest = Shared.share
-    patch.setattr(Shared, "share", lambda self, deviation: honest(self, deviation) / 2)
+    honest = NoiseShares.share
+    patch.setattr(NoiseShares, "share", lambda self, deviation: honest(self, deviation) / 2)
 
 
 def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def count_ten_times_as_much(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_the_same_numbers_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Node, "_not_sent_before", lambda self, task, name: name)
+    patch.setattr(ClientRunner, "_not_sent_before", lambda self, task, name: name)
 
 
 def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:
@@ -88,14 +88,14 @@ def let_all_clients_have_one_coin(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_below_the_least(patch: pytest.MonkeyPatch) -> None:
-    honest = Member.agree
+    honest = SumMember.agree
 
-    def agree(self: Member, shown: Shown) -> Opened | Vote:
+    def agree(self: SumMember, shown: SurvivorList) -> UnmaskingShares | SurvivorVote:
         self._group = copy(self._group)
         object.__setattr__(self._group, "survivors", 1)
         return honest(self, shown)
 
-    patch.setattr(Member, "agree", agree)
+    patch.setattr(SumMember, "agree", agree)
 
 
 CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import contents, recompute
-from dpfl.certificate.contents import Account, Certificate, Claimed, Guarantee, Released, Reported, Signer, Trained
+from dpfl.certificate.contents import (
+    AccountSection,
+    Certificate,
+    ClaimSection,
+    GuaranteeSection,
+    ReleaseSection,
+    ReportedSection,
+    Signer,
+    TrainingSection,
+)
 from dpfl.certificate.figures import TOLERANCE, between, number, same_figure, stated_figure
 from dpfl.privacy import accountant
 from dpfl.privacy.accounting.events import describe, encode, gaussian
@@ -19,16 +28,16 @@ EVENT = gaussian(2.0)
 EPSILON = stated_figure(accountant("rdp").epsilon({EVENT: 3}, DELTA))
 
 
-def account(**changes: Any) -> Account:
-    released = Released(event=encode(EVENT), kind=describe(EVENT), count=3)
+def account(**changes: Any) -> AccountSection:
+    released = ReleaseSection(event=encode(EVENT), kind=describe(EVENT), count=3)
     usual: dict[str, Any] = {
         "name": "a", "ledger": "a.sqlite", "proven": EPSILON, "releases": [released], "debits": 3, "other_runs": 0, "seal": "",
     }  # fmt: skip
-    return Account(**usual | changes)
+    return AccountSection(**usual | changes)
 
 
 def certificate(guarantee: dict[str, Any] | None = None, claimed: dict[str, Any] | None = None, **changes: Any) -> Certificate:
-    trained = Trained(
+    trained = TrainingSection(
         run="r", algorithm="a", variant="sound", model="m", clients=1, partition="iid", entropy="system", noise="secure",
         budget=None, rounds=1, iterations=3,
     )  # fmt: skip
@@ -40,8 +49,8 @@ def certificate(guarantee: dict[str, Any] | None = None, claimed: dict[str, Any]
     paper: dict[str, Any] = {"epsilon": None, "text": "nothing", "accountant": None, "stated": {}}
     words: dict[str, Any] = {
         "format": "dpfl certificate 2", "issued": "2030-01-01T00:00:00+00:00", "trained": trained, "accounts": [account()],
-        "guarantee": Guarantee(**stated | (guarantee or {})), "claimed": Claimed(**paper | (claimed or {})),
-        "reported": Reported(started="", accuracy=None, stopped_by="", audit=None), "hashes": {}, "versions": {},
+        "guarantee": GuaranteeSection(**stated | (guarantee or {})), "claimed": ClaimSection(**paper | (claimed or {})),
+        "reported": ReportedSection(started="", accuracy=None, stopped_by="", audit=None), "hashes": {}, "versions": {},
         "certified_by": {"dpfl": contents.version(), "code": code_sha256()}, "signer": Signer(public_key="", fingerprint=""),
     }  # fmt: skip
     return Certificate(**words | changes)
@@ -114,13 +123,13 @@ class TestEpsilon:
         assert "more than is proven" in self.findings({"used": EPSILON + 0.001})[0]
 
     def test_releases_are_listed_once_with_a_count_of_at_least_one(self) -> None:
-        once = Released(event=encode(EVENT), kind=describe(EVENT), count=1)
+        once = ReleaseSection(event=encode(EVENT), kind=describe(EVENT), count=1)
         single = stated_figure(accountant("rdp").epsilon({EVENT: 1}, DELTA))
         alone = dict.fromkeys(("proven", "median", "lowest", "used"), single)
         assert self.findings(alone, accounts=[account(releases=[once], proven=single)]) == ()
         for releases in ([once, once], [once.model_copy(update={"count": 0})], [once.model_copy(update={"count": -1})]):
             assert any("not listed once each" in finding for finding in self.findings(accounts=[account(releases=releases)]))
-        odd = [Released(event=encode(EVENT), kind="harmless", count=3)]
+        odd = [ReleaseSection(event=encode(EVENT), kind="harmless", count=3)]
         assert "is called 'harmless'" in self.findings(accounts=[account(releases=odd)])[0]
 
     def test_the_named_accountant_is_asked_but_where_the_quick_one_is_far_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,4 +204,4 @@ class TestIssue:
 @pytest.mark.parametrize("odd", [{"count": "3"}, {"count": 3.0}, {"count": True}, {"event": 1}, {"more": 1}])
 def test_values_of_another_kind_are_not_taken_for_the_right_one(odd: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
-        Released(**{"event": encode(EVENT), "kind": "", "count": 3} | odd)
+        ReleaseSection(**{"event": encode(EVENT), "kind": "", "count": 3} | odd)

@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from dpfl.certificate import printed_page
-from dpfl.certificate.nodes import Expected, Given, Ordered, _checked, _listed, _releases, _together, verify_nodes
+from dpfl.certificate.nodes import (
+    ExpectedNodes,
+    NodeStatementFile,
+    OrderedReleases,
+    _checked,
+    _listed,
+    _releases,
+    _together,
+    verify_nodes,
+)
 from dpfl.data.remote_federation import NODES
 from dpfl.privacy.accounting.events import encode, gaussian
 from tests.certificate.test_figures_and_recompute import account, certificate
@@ -17,22 +26,22 @@ from tests.certificate.test_figures_and_recompute import account, certificate
 LINE, OTHER = encode(gaussian(1.0)), encode(gaussian(2.0))
 
 
-def given(name: str = "a", made: int | None = 2, everything: Any = 2, **changes: Any) -> Given:
+def given(name: str = "a", made: int | None = 2, everything: Any = 2, **changes: Any) -> NodeStatementFile:
     words: dict[str, Any] = {
         "node": name, "public_key": name * 64, "unit": "sample", "neighbours": "add/remove one", "delta": 1e-5,
         "proven": 1.0, "limit": 2.0, "accountant": "rdp", "adversary": "everybody", "releases": {LINE: everything},
         "run": None if made is None else {"id": "r", "releases": {LINE: made}},
     }  # fmt: skip
-    return Given(Path(f"{name}.json"), words | changes)
+    return NodeStatementFile(Path(f"{name}.json"), words | changes)
 
 
-def expected(*names: str, nodes: int | None = None, releases: int = 2, exact: bool = True) -> Expected:
-    ordered = {name: Ordered({LINE: releases}, exact) for name in names}
-    return Expected(list(names), len(names) if nodes is None else nodes, {}, ordered)
+def expected(*names: str, nodes: int | None = None, releases: int = 2, exact: bool = True) -> ExpectedNodes:
+    ordered = {name: OrderedReleases({LINE: releases}, exact) for name in names}
+    return ExpectedNodes(list(names), len(names) if nodes is None else nodes, {}, ordered)
 
 
 class TestTogether:
-    def findings(self, some: list[Given], of: Expected) -> tuple[str, ...]:
+    def findings(self, some: list[NodeStatementFile], of: ExpectedNodes) -> tuple[str, ...]:
         return _together(some, of).findings
 
     def test_every_node_once(self) -> None:
@@ -54,27 +63,27 @@ class TestTogether:
 
 
 class TestReleases:
-    def faults(self, one: Given, ordered: Ordered) -> list[str]:
+    def faults(self, one: NodeStatementFile, ordered: OrderedReleases) -> list[str]:
         return list(_releases(one, ordered))
 
     def test_as_many_as_were_ordered(self) -> None:
-        assert self.faults(given(made=1, everything=1), Ordered({LINE: 1})) == []
-        assert self.faults(given(), Ordered({LINE: 2})) == []
-        assert len(self.faults(given(), Ordered({LINE: 1}))) == 1
-        assert len(self.faults(given(), Ordered({LINE: 3}))) == 1
-        assert self.faults(given(), Ordered({LINE: 3}, exact=False)) == []
-        assert len(self.faults(given(), Ordered({LINE: 1}, exact=False))) == 1
-        assert len(self.faults(given(), Ordered({LINE: 2, OTHER: 1}))) == 1
-        assert len(self.faults(given(), Ordered({OTHER: 1}, exact=False))) == 1
+        assert self.faults(given(made=1, everything=1), OrderedReleases({LINE: 1})) == []
+        assert self.faults(given(), OrderedReleases({LINE: 2})) == []
+        assert len(self.faults(given(), OrderedReleases({LINE: 1}))) == 1
+        assert len(self.faults(given(), OrderedReleases({LINE: 3}))) == 1
+        assert self.faults(given(), OrderedReleases({LINE: 3}, exact=False)) == []
+        assert len(self.faults(given(), OrderedReleases({LINE: 1}, exact=False))) == 1
+        assert len(self.faults(given(), OrderedReleases({LINE: 2, OTHER: 1}))) == 1
+        assert len(self.faults(given(), OrderedReleases({OTHER: 1}, exact=False))) == 1
 
     def test_no_more_for_a_run_than_for_all_runs(self) -> None:
-        assert self.faults(given(made=2, everything=5), Ordered({LINE: 2})) == []
-        assert "for all of its runs" in self.faults(given(made=2, everything=1), Ordered({LINE: 2}))[0]
+        assert self.faults(given(made=2, everything=5), OrderedReleases({LINE: 2})) == []
+        assert "for all of its runs" in self.faults(given(made=2, everything=1), OrderedReleases({LINE: 2}))[0]
 
     @pytest.mark.parametrize("odd", [0, -1, 1.0, True, "1"])
     def test_counts_are_whole_numbers_above_0(self, odd: Any) -> None:
         for one in (given(made=odd), given(everything=odd)):
-            assert self.faults(one, Ordered({LINE: 2})) == ["counts releases that are no whole numbers above 0"]
+            assert self.faults(one, OrderedReleases({LINE: 2})) == ["counts releases that are no whole numbers above 0"]
 
     def test_what_an_account_lists_is_exact_where_no_other_run_is_counted_with_it(self) -> None:
         assert _listed(account(), exact=True).exact

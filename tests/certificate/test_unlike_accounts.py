@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dpfl.certificate.contents import (
-    Account,
+    AccountSection,
     Certificate,
-    Released,
+    ReleaseSection,
     _measured,
     certify,
     guarantee,
@@ -25,9 +25,11 @@ from dpfl.privacy.mechanisms.sampling import FixedSize, Poisson
 POISSON, FIXED, PLAIN = Poisson(0.1).event(1.0, 50), FixedSize(5).event(1.0, 50), gaussian(2.0)
 
 
-def account(name: str, proven: Any, *events: Any) -> Account:
-    releases = [Released(event=encode(event), kind="words", count=1) for event in events]
-    return Account(name=name, ledger=f"{name}.sqlite", proven=proven, releases=releases, debits=1, other_runs=0, seal="00")
+def account(name: str, proven: Any, *events: Any) -> AccountSection:
+    releases = [ReleaseSection(event=encode(event), kind="words", count=1) for event in events]
+    return AccountSection(
+        name=name, ledger=f"{name}.sqlite", proven=proven, releases=releases, debits=1, other_runs=0, seal="00"
+    )
 
 
 def test_the_largest_epsilon_of_any_account_is_proven():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpfl.certificate.restated import COUNTED, FIGURES, Restated
+from dpfl.certificate.restated import COUNTED, FIGURES, RestatedStatement
 from dpfl.certificate.verify import _data, _last_debit, _statement, _without_run
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import gaussian
@@ -52,7 +52,7 @@ def test_data_that_no_file_describes_is_said_to_be_unchecked() -> None:
 
 class TestRestated:
     def fits(self, word: str, said: Any, truth: Any, low: Any) -> bool:
-        restated = Restated.__new__(Restated)
+        restated = RestatedStatement.__new__(RestatedStatement)
         restated.__dict__["_low"] = {word: low}
         return restated._fits(word, said, truth)
 

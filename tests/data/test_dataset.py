@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.data import Dataset, Dirichlet, Federation, Source, tensors
+from dpfl.data import Dataset, DataSource, Dirichlet, Federation, tensors
 from dpfl.errors import DpflError
 
 
@@ -56,7 +56,7 @@ def test_tensors_converts_arrays_of_any_numeric_type():
 
 
 def test_split_is_deterministic_in_its_seed():
-    source = Source(small(1000), small())
+    source = DataSource(small(1000), small())
     one, same, other = (source.split(5, Dirichlet(0.5), seed) for seed in (1, 1, 2))
     assert one.sha256 == same.sha256 != other.sha256
     assert one.how == "dirichlet(beta=0.5, minimum=20)"
@@ -68,18 +68,18 @@ def test_split_is_deterministic_in_its_seed():
 
 
 def test_public_clients_are_held_out():
-    federation = Source(small(1000), small()).split(4, Dirichlet(0.5), seed=0, public_clients=2)
+    federation = DataSource(small(1000), small()).split(4, Dirichlet(0.5), seed=0, public_clients=2)
     assert len(federation.clients) == 4
     assert len(federation.public) == 2
     assert len(torch.cat([*federation.clients, *federation.public]).unique()) == 1000
     assert "clients 4 to 5 of the partition are held out as public" in federation.notes
-    assert federation.sha256 != Source(small(1000), small()).split(6, Dirichlet(0.5), seed=0).sha256
+    assert federation.sha256 != DataSource(small(1000), small()).split(6, Dirichlet(0.5), seed=0).sha256
 
 
 @pytest.mark.parametrize(("clients", "public"), [(0, 0), (1, -1)])
 def test_no_clients_is_refused(clients, public):
     with pytest.raises(DpflError, match="at least 1 client"):
-        Source(small(), small()).split(clients, public_clients=public)
+        DataSource(small(), small()).split(clients, public_clients=public)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from dpfl.data.tables.declared import TestSet, declare
-from dpfl.data.tables.label import Label
-from dpfl.data.tables.schema import Categorical, Features, Numeric
+from dpfl.data.tables.declared import DeclaredTestSet, declare
+from dpfl.data.tables.label import LabelColumn
+from dpfl.data.tables.schema import CategoricalColumn, FeatureLayout, NumericColumn
 from dpfl.errors import DpflError
 
 WORDS = """
@@ -39,36 +39,36 @@ def test_what_is_declared() -> None:
     declared = declare(words())
     schema = declared.schema
     assert schema.columns == (
-        Numeric("age", 0, 110, missing="indicate"),
-        Numeric("income", 0, 1e5, log=True),
-        Categorical("sex", ("f", "m"), other=True, missing="other"),
+        NumericColumn("age", 0, 110, missing="indicate"),
+        NumericColumn("income", 0, 1e5, log=True),
+        CategoricalColumn("sex", ("f", "m"), other=True, missing="other"),
     )
-    assert schema.label == Label(("died",), "binary", levels=(0, 1))
+    assert schema.label == LabelColumn(("died",), "binary", levels=(0, 1))
     assert (schema.site, schema.person, schema.time) == ("hospital", "patient", "year")
     assert schema.read == ("age", "income", "sex", "died", "hospital", "patient", "year")
-    assert schema.features == Features(numbers=3, levels=(3,))
+    assert schema.features == FeatureLayout(numbers=3, levels=(3,))
     assert (schema.features.stored, schema.features.dense) == (4, 6)
-    assert declared.test == TestSet(share=0.2, seed=1)
+    assert declared.test == DeclaredTestSet(share=0.2, seed=1)
     assert declared.sites == ("a", "2")
 
 
 @pytest.mark.parametrize(
     ("said", "task", "expected"),
     [
-        ({"column": "visits", "above": 0}, None, Label(("visits",), "binary", above=0)),
-        ({"column": "state", "levels": ["ok", "ill"]}, None, Label(("state",), "binary", levels=("ok", "ill"))),
-        ({"column": "state", "levels": [3, 1, 2]}, None, Label(("state",), "classes", levels=(3, 1, 2))),
-        ({"column": "grade", "levels": [1, 2, 3]}, "ordinal", Label(("grade",), "ordinal", levels=(1, 2, 3))),
-        (["a", "b"], None, Label(("a", "b"), "labels")),
+        ({"column": "visits", "above": 0}, None, LabelColumn(("visits",), "binary", above=0)),
+        ({"column": "state", "levels": ["ok", "ill"]}, None, LabelColumn(("state",), "binary", levels=("ok", "ill"))),
+        ({"column": "state", "levels": [3, 1, 2]}, None, LabelColumn(("state",), "classes", levels=(3, 1, 2))),
+        ({"column": "grade", "levels": [1, 2, 3]}, "ordinal", LabelColumn(("grade",), "ordinal", levels=(1, 2, 3))),
+        (["a", "b"], None, LabelColumn(("a", "b"), "labels")),
         (
             {"column": "cost", "low": 0, "high": 9, "missing": "drop"},
             "number",
-            Label(("cost",), "number", (), None, 0, 9, "drop"),
+            LabelColumn(("cost",), "number", (), None, 0, 9, "drop"),
         ),
-        ("visits", "counts", Label(("visits",), "counts")),
+        ("visits", "counts", LabelColumn(("visits",), "counts")),
     ],
 )
-def test_labels(said: Any, task: str | None, expected: Label) -> None:
+def test_labels(said: Any, task: str | None, expected: LabelColumn) -> None:
     changed = words(label=said)
     del changed["task"]
     assert declare(changed | ({"task": task} if task else {})).schema.label == expected

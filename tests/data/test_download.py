@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from dpfl.data import catalog
-from dpfl.data.sources.download import REMOTES, Remote, get, unpack
+from dpfl.data.sources.download import REMOTES, DownloadSource, get, unpack
 from dpfl.errors import DpflError
 from dpfl.views.download_progress import watch
 from tests.data.writers import write_cifar10, write_mnist
@@ -37,7 +37,7 @@ def host(tmp_path):
 
 def remote_of(origin, address, unpacked=()):
     hashes = tuple((path.name, f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}") for path in sorted(origin.iterdir()))
-    return Remote(address, hashes, unpacked)
+    return DownloadSource(address, hashes, unpacked)
 
 
 def cifar10_archive(origin, folder):

@@ -12,14 +12,14 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dpfl.cli.data import app
-from dpfl.data import IID, Dataset, Source
+from dpfl.data import IID, Dataset, DataSource
 from dpfl.errors import DpflError
 from dpfl.views import partition_view
 
 
 def federation(clients, classes=10, public=0):
     data = Dataset("small", torch.zeros(3000, 2), torch.arange(3000) % classes, classes)
-    return Source(data, data).split(clients, IID(), 0, public)
+    return DataSource(data, data).split(clients, IID(), 0, public)
 
 
 def text(table):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.data import IID, Closed, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
+from dpfl.data import IID, CappedDirichlet, Dirichlet, ExplicitPartition, LabelSkew, Mix, Shards, Unequal
 from dpfl.data.partition import describe, parse
 from dpfl.errors import DpflError
 
@@ -83,7 +83,7 @@ def test_a_client_that_has_its_share_is_closed_to_the_classes_after():
     """Only the class that fills a client can bring it above an equal share; a tenth of these images has each label."""
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 500))
     for seed in range(20):
-        parts, notes = Closed(0.05, 40)(labels, 10, np.random.default_rng(seed))
+        parts, notes = CappedDirichlet(0.05, 40)(labels, 10, np.random.default_rng(seed))
         assert notes == ()
         assert sorted(np.concatenate(parts).tolist()) == list(range(5000))
         assert min(map(len, parts)) >= 40
@@ -91,7 +91,7 @@ def test_a_client_that_has_its_share_is_closed_to_the_classes_after():
             last = labels[part].max()
             assert np.sum(labels[part] < last) < 500
     with pytest.raises(DpflError, match="In 1,000 draws some client always has fewer than 499"):
-        Closed(0.05, 499)(labels, 10, np.random.default_rng(0))
+        CappedDirichlet(0.05, 499)(labels, 10, np.random.default_rng(0))
 
 
 def test_shards_deal_few_labels_to_each_client():
@@ -151,7 +151,7 @@ def test_mapping_from_lists_and_files(tmp_path):
     (tmp_path / "named.json").write_text(json.dumps({"north": lists[0], "south": lists[1]}))
     np.savez(tmp_path / "lists.npz", *[np.array(part) for part in lists])
     for given_lists in (lists, tmp_path / "lists.json", str(tmp_path / "named.json"), tmp_path / "lists.npz"):
-        parts, notes = run(Mapping(given_lists), np.zeros(6), 2)
+        parts, notes = run(ExplicitPartition(given_lists), np.zeros(6), 2)
         assert [part.tolist() for part in parts] == lists
         assert notes == ("1 of 6 images belong to no client",)
 
@@ -169,13 +169,13 @@ def test_mapping_from_lists_and_files(tmp_path):
 )
 def test_a_wrong_mapping_is_refused(lists, said):
     with pytest.raises(DpflError, match=said):
-        run(Mapping(lists), np.zeros(6), 2)
+        run(ExplicitPartition(lists), np.zeros(6), 2)
 
 
 def test_a_mapping_file_without_lists_is_refused(tmp_path):
     (tmp_path / "number.json").write_text("7")
     with pytest.raises(DpflError, match="holds no lists"):
-        run(Mapping(tmp_path / "number.json"), np.zeros(6), 2)
+        run(ExplicitPartition(tmp_path / "number.json"), np.zeros(6), 2)
 
 
 def test_parse_knows_every_name():
@@ -184,7 +184,7 @@ def test_parse_knows_every_name():
     assert parse("shards", shards=200) == Shards(200)
     assert parse("label-skew", major=3) == LabelSkew(3)
     assert parse("unequal", ratio=2) == Unequal(2)
-    assert parse("mapping", lists=[[0]]) == Mapping([[0]])
+    assert parse("mapping", lists=[[0]]) == ExplicitPartition([[0]])
     assert parse("mix", share=0.5, beta=0.1) == Mix(0.5, IID(), Dirichlet(0.1))
     assert parse("mix", share=0.5, skewed="shards", shards=80) == Mix(0.5, IID(), Shards(80))
 
@@ -214,8 +214,8 @@ def test_parse_refuses_with_a_suggestion(name, options, said):
 def test_descriptions():
     assert describe(IID()) == "iid"
     assert describe(Mix(0.5)) == "mix(share=0.5, iid=iid, skewed=dirichlet(beta=0.05, minimum=20))"
-    assert describe(Mapping([[0], [1]])) == "mapping(2 lists)"
-    assert describe(Mapping("lists.json")) == "mapping(lists.json)"
+    assert describe(ExplicitPartition([[0], [1]])) == "mapping(2 lists)"
+    assert describe(ExplicitPartition("lists.json")) == "mapping(lists.json)"
     assert describe(run) == "run"
 
 
@@ -223,4 +223,4 @@ def test_a_damaged_mapping_archive_is_refused(tmp_path):
     with (tmp_path / "one.npz").open("wb") as file:
         np.save(file, np.arange(3))
     with pytest.raises(DpflError, match="cannot be read"):
-        run(Mapping(tmp_path / "one.npz"), np.zeros(6), 2)
+        run(ExplicitPartition(tmp_path / "one.npz"), np.zeros(6), 2)

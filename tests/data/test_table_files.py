@@ -6,11 +6,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from dpfl.data.tables import table_files
-from dpfl.data.tables.table_files import Text, open_table, stem
+from dpfl.data.tables.table_files import TextFormat, open_table, stem
 from dpfl.errors import DpflError
 
 
-def held(path: Path, columns: list[str], text: Text = Text()) -> list[dict[str, str]]:
+def held(path: Path, columns: list[str], text: TextFormat = TextFormat()) -> list[dict[str, str]]:
     return [row for batch in open_table(path, text).batches(columns) for row in batch.to_pylist()]
 
 
@@ -42,7 +42,7 @@ def test_other_encodings_are_declared(tmp_path: Path) -> None:
     path.write_bytes("ort,b\nKöln,1\n".encode("latin-1"))
     with pytest.raises(DpflError, match=r"table\.csv, line 2: this is not utf-8; set data\.encoding"):
         held(path, ["ort"])
-    assert held(path, ["ort"], Text(encoding="latin-1")) == [{"ort": "Köln"}]
+    assert held(path, ["ort"], TextFormat(encoding="latin-1")) == [{"ort": "Köln"}]
 
 
 def test_only_the_named_columns_of_parquet_are_read(tmp_path: Path) -> None:
@@ -106,4 +106,4 @@ def test_stems() -> None:
 @pytest.mark.parametrize("options", [{"delimiter": ";;"}, {"decimal": "x"}, {"encoding": "utf-99"}])
 def test_ways_of_writing_are_checked(options: dict[str, str]) -> None:
     with pytest.raises(DpflError, match=f"data.{next(iter(options))} is"):
-        Text(**options)
+        TextFormat(**options)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpfl.data.tables.declared import declare
 from dpfl.data.tables.schema import Schema
 from dpfl.data.tables.table import Table, read_table, table_files
-from dpfl.data.tables.table_files import Text
+from dpfl.data.tables.table_files import TextFormat
 from dpfl.errors import DpflError
 from tests.conftest import example
 
@@ -104,12 +104,12 @@ def test_a_declared_level_is_one_even_where_it_looks_missing(tmp_path: Path) -> 
 def test_decimal_commas_are_declared(tmp_path: Path) -> None:
     path = write(tmp_path, '"12,5";0\n', "age;died\n")
     one = schema(columns={"age": {"low": 0, "high": 25}}, site=None, person=None, time=None)
-    assert read_table(path, one, Text(decimal=",")).x.tolist() == [[0]]
+    assert read_table(path, one, TextFormat(decimal=",")).x.tolist() == [[0]]
     with pytest.raises(DpflError, match=r"line 2, column 'age': not a number"):
         read_table(path, one)
     write(tmp_path, "1.234;0\n", "age;died\n")
     with pytest.raises(DpflError, match=r"line 2, column 'age': a point in a number with decimal comma"):
-        read_table(path, one, Text(decimal=","))
+        read_table(path, one, TextFormat(decimal=","))
 
 
 def test_dates(tmp_path: Path) -> None:

@@ -12,17 +12,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpfl.client.context import Site
+from dpfl.client.context import ClientContext
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Order, Reply, Task
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
 from dpfl.data.names import client_names
-from dpfl.engines.local import InProcess, Workers, local_engine
+from dpfl.engines.local import PoolEngine, SerialEngine, local_engine
 from dpfl.engines.shared_memory import SharedFolder
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import Flat, Gaussian, Keyed, Limit, Poisson, Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.tasks import MultiClass
 
 FEATURES, CLASSES = 6, 3
@@ -45,7 +45,7 @@ class Mortal(nn.Module):
         return self.layer(x)
 
 
-def site(folder: Path) -> Site:
+def site(folder: Path) -> ClientContext:
     """Client 4 kills its worker, client 5 raises, the others are in good health."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(110, FEATURES, generator=generator)
@@ -53,36 +53,36 @@ def site(folder: Path) -> Site:
     x[100], x[105] = 666.0, 667.0
     ends = (0, 30, 40, 80, 100, 105, 110)
     clients = tuple(torch.arange(a, b) for a, b in pairwise(ends))
-    ledgers = Ledgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
-    return Site("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
+    ledgers = ClientLedgers(folder, client_names(6), "sample", ADD_REMOVE, Limit(50.0, 1e-5, "rdp"))
+    return ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (*SIZES, 5, 5), Keyed(0), ledgers)
 
 
-def order(*clients: int, round: int = 0, steps: int = 2) -> Order:
+def order(*clients: int, round: int = 0, steps: int = 2) -> RoundRequest:
     samples = Release(Poisson(1.0), Flat(1.0), Gaussian(2.0))
-    local = Local(SGD(0.1))
-    tasks = tuple(Task(round, client, steps, local, Release(), samples) for client in clients)
-    return Order(round, steps, tasks, FlatModel(Mortal()).read() + round)
+    local = LocalTraining(SGD(0.1))
+    tasks = tuple(ClientTask(round, client, steps, local, Release(), samples) for client in clients)
+    return RoundRequest(round, steps, tasks, FlatModel(Mortal()).read() + round)
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolEngine]:
     before = multiprocessing.active_children()
     engine = local_engine(site(tmp_path_factory.mktemp("workers")), FlatModel(Mortal()).layout.size, workers=2)
-    assert isinstance(engine, Workers)
+    assert isinstance(engine, PoolEngine)
     yield engine
     engine.close()
     assert not set(multiprocessing.active_children()) - set(before)
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> Iterator[InProcess]:
+def alone(tmp_path: Path) -> Iterator[SerialEngine]:
     engine = local_engine(site(tmp_path), 0, workers=1)
-    assert isinstance(engine, InProcess)
+    assert isinstance(engine, SerialEngine)
     yield engine
     engine.close()
 
 
-def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(workers: Workers, alone: InProcess) -> None:
+def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(workers: PoolEngine, alone: SerialEngine) -> None:
     for round, clients in enumerate(((3, 0, 2, 1), (1,), (), (0, 1, 2, 3))):
         asked = order(*clients, round=round)
         there, here = workers.run(asked), alone.run(asked)
@@ -93,28 +93,28 @@ def test_replies_come_in_the_order_of_the_tasks_and_are_the_same_on_workers(work
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Iterator[tuple[Workers, InProcess]]:
+def crowd() -> Iterator[tuple[PoolEngine, SerialEngine]]:
     """Forty clients without ledgers, of whom number 23 kills its worker."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(200, FEATURES, generator=generator)
     y = torch.randint(CLASSES, (200,), generator=generator)
     x[23 * 5] = 666.0
     clients = torch.arange(200).split(5)
-    place = Site("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0))
-    engines = Workers(place, FlatModel(Mortal()).layout.size, 2), InProcess(place)
+    place = ClientContext("run", from_module(Mortal()), MultiClass(CLASSES), x, y, clients, (5,) * 40, Keyed(0))
+    engines = PoolEngine(place, FlatModel(Mortal()).layout.size, 2), SerialEngine(place)
     yield engines
     for engine in engines:
         engine.close()
 
 
-def test_workers_with_a_task_in_hand_overwrite_no_update(crowd: tuple[Workers, InProcess]) -> None:
+def test_workers_with_a_task_in_hand_overwrite_no_update(crowd: tuple[PoolEngine, SerialEngine]) -> None:
     for round in range(3):
         there, here = (engine.run(order(*range(23), round=round)) for engine in crowd)
         assert [reply.client for reply in there] == list(range(23))
         assert all(torch.equal(one.update, other.update) for one, other in zip(there, here, strict=True))
 
 
-def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(crowd: tuple[Workers, InProcess]) -> None:
+def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(crowd: tuple[PoolEngine, SerialEngine]) -> None:
     replies = crowd[0].run(order(*range(40)))
     assert [reply.client for reply in replies if reply.failed] == [23]
     healthy = [client for client in range(40) if client != 23]
@@ -124,7 +124,7 @@ def test_the_task_in_hand_of_a_worker_that_dies_is_done_by_another(crowd: tuple[
 
 
 def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
-    workers: Workers, alone: InProcess, caplog: pytest.LogCaptureFixture
+    workers: PoolEngine, alone: SerialEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Fault: the text of an exception, which may hold samples, was sent to the server."""
     for engine in (workers, alone):
@@ -132,11 +132,11 @@ def test_a_client_that_raises_costs_its_own_reply_and_its_words_stay_in_its_log(
             replies = engine.run(order(0, 5, 2, round=round))
             assert [bool(reply.failed) for reply in replies] == [False, True, False]
             assert "an unlucky image" not in repr(replies)
-            assert replies[1] == Reply(5, failed="it failed (ValueError), its own log says why")
+            assert replies[1] == ClientReply(5, failed="it failed (ValueError), its own log says why")
     assert [record.getMessage() for record in caplog.records] == ["Client 5 failed in round 21: ValueError: an unlucky image"]
 
 
-def test_a_refusal_comes_back_as_a_refusal_from_any_engine(workers: Workers, alone: InProcess) -> None:
+def test_a_refusal_comes_back_as_a_refusal_from_any_engine(workers: PoolEngine, alone: SerialEngine) -> None:
     for engine in (workers, alone):
         replies = engine.run(
             replace(order(0, 1, round=30), tasks=(*order(0, round=30).tasks, *order(1, round=30, steps=10**6).tasks))
@@ -146,7 +146,7 @@ def test_a_refusal_comes_back_as_a_refusal_from_any_engine(workers: Workers, alo
         assert replies[1].update is None
 
 
-def test_fault_a_round_lost_because_one_worker_was_killed_at_work(workers: Workers, alone: InProcess) -> None:
+def test_fault_a_round_lost_because_one_worker_was_killed_at_work(workers: PoolEngine, alone: SerialEngine) -> None:
     replies = workers.run(order(0, 4, 2, 1, round=40))
     assert [bool(reply.failed) for reply in replies] == [False, True, False, False]
     assert "died" in replies[1].failed
@@ -156,7 +156,7 @@ def test_fault_a_round_lost_because_one_worker_was_killed_at_work(workers: Worke
     assert not any(reply.failed for reply in again)
 
 
-def test_shared_memory_is_given_back(workers: Workers) -> None:
+def test_shared_memory_is_given_back(workers: PoolEngine) -> None:
     folder = Path(workers._shared._folder.name)
     assert list(folder.iterdir())
     shared = SharedFolder(100)
@@ -172,7 +172,7 @@ def test_fewer_workers_than_one_are_refused(tmp_path: Path, count: int) -> None:
         local_engine(site(tmp_path), 0, workers=count)
 
 
-def test_the_number_of_threads_is_put_back_after_a_round(alone: InProcess) -> None:
+def test_the_number_of_threads_is_put_back_after_a_round(alone: SerialEngine) -> None:
     before = torch.get_num_threads()
     alone.run(order(0))
     assert torch.get_num_threads() == before
@@ -183,11 +183,11 @@ def parent(process: int | None) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_workers_are_forked_from_one_process_that_imports_once(workers: Workers, tmp_path: Path) -> None:
+def test_workers_are_forked_from_one_process_that_imports_once(workers: PoolEngine, tmp_path: Path) -> None:
     workers.run(order(0, 1, round=50))
     others = local_engine(site(tmp_path), FlatModel(Mortal()).layout.size, workers=2)
     try:
-        assert isinstance(others, Workers)
+        assert isinstance(others, PoolEngine)
         (server,) = {parent(worker._process.pid) for engine in (workers, others) for worker in engine._workers}
         assert server != os.getpid()
         assert not any(reply.failed for reply in others.run(order(0, 1)))
@@ -195,7 +195,7 @@ def test_workers_are_forked_from_one_process_that_imports_once(workers: Workers,
         others.close()
 
 
-def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: Workers) -> None:
+def test_fault_a_run_lost_because_one_worker_was_killed_between_rounds(workers: PoolEngine) -> None:
     """The last test on these workers: it leaves one of them dead as long as the fault is there."""
     workers.run(order(0, 1, round=60))
     victim = workers._workers[0]._process

@@ -12,13 +12,13 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Order, Reply, Task
-from dpfl.engines.node_channel import Correspondence
-from dpfl.engines.remote import Member, Remote
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, RoundRequest
+from dpfl.engines.node_channel import NodeChannel
+from dpfl.engines.remote import RemoteEngine, RemoteNode
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
-from dpfl.privacy.ledger.client_ledgers import Ledgers
-from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
+from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.transport import Delivery
 from tests.conftest import Clock
@@ -26,7 +26,7 @@ from tests.conftest import Clock
 SIZE = 5
 OWNER = Ed25519PrivateKey.generate()
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c")}
-Answer = Callable[[str, bytes, messages.Letter], bytes | None]
+Answer = Callable[[str, bytes, messages.SignedMessage], bytes | None]
 
 
 def answered(name: str, asked: bytes, words: dict, arrays: dict | None = None, **changed: object) -> bytes:
@@ -35,11 +35,11 @@ def answered(name: str, asked: bytes, words: dict, arrays: dict | None = None, *
     return messages.write({**head, **words, **changed}, arrays or {}, KEYS[name])
 
 
-def good(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def good(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     """A node's honest answer: an update of ones, times its place."""
     task = task_messages.task_from_words(letter.head["task"])
     update = torch.full((SIZE,), float(task.client + 1))
-    words, arrays = task_messages.reply_to_words(Reply(task.client, update))
+    words, arrays = task_messages.reply_to_words(ClientReply(task.client, update))
     return answered(name, asked, {"kind": "reply", "reply": words}, arrays)
 
 
@@ -85,24 +85,24 @@ class Wire:
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    def made(wired: Wire, seconds: float = 60.0, least: int = 1) -> Remote:
+    def made(wired: Wire, seconds: float = 60.0, least: int = 1) -> RemoteEngine:
         monkeypatch.setattr("dpfl.engines.node_channel.time", wired.clock)
         keys = {name: key.public_key() for name, key in KEYS.items()}
-        correspondence = Correspondence(wired, "00" * 16, OWNER, keys, 1 << 20)
-        members = [Member(name, place, 100) for place, name in enumerate(KEYS)]
-        ledgers = Ledgers(tmp_path, tuple(KEYS), "sample", "add or remove one")
-        return Remote(correspondence, members, "run", ledgers, seconds, least, SIZE)
+        correspondence = NodeChannel(wired, "00" * 16, OWNER, keys, 1 << 20)
+        members = [RemoteNode(name, place, 100) for place, name in enumerate(KEYS)]
+        ledgers = ClientLedgers(tmp_path, tuple(KEYS), "sample", "add or remove one")
+        return RemoteEngine(correspondence, members, "run", ledgers, seconds, least, SIZE)
 
     return made
 
 
-def order(round: int = 0, multiplier: float = 1.0) -> Order:
+def order(round: int = 0, multiplier: float = 1.0) -> RoundRequest:
     samples = Release(Poisson(0.1), Flat(1.0), Gaussian(multiplier))
-    task = Task(round, 0, 3, Local(SGD(0.1)), Release(), samples)
-    return Order(round, 3, tuple(replace(task, client=client) for client in range(3)), torch.zeros(SIZE))
+    task = ClientTask(round, 0, 3, LocalTraining(SGD(0.1)), Release(), samples)
+    return RoundRequest(round, 3, tuple(replace(task, client=client) for client in range(3)), torch.zeros(SIZE))
 
 
-def spent(remote: Remote) -> list[int]:
+def spent(remote: RemoteEngine) -> list[int]:
     counts = []
     for number in range(3):
         with closing(Ledger.read(remote.ledgers.path(number))) as ledger:
@@ -129,7 +129,7 @@ def test_an_order_that_is_given_again_counts_once(make) -> None:
 def test_a_lost_letter_is_sent_again_as_it_was(make) -> None:
     sent: list[bytes] = []
 
-    def remembering(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+    def remembering(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         sent.append(asked)
         return good(name, asked, letter)
 
@@ -155,7 +155,7 @@ def test_too_few_end_the_run_with_what_to_do(make) -> None:
 
 
 def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
-    def answer(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+    def answer(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         client = letter.head["task"]["client"]
         words = {"kind": "reply", "reply": {"client": client, "inside": True}}
         return answered(name, asked, words, {"update": update, **beside})
@@ -163,11 +163,11 @@ def odd_update(update: np.ndarray, **beside: np.ndarray) -> Answer:
     return answer
 
 
-def garbage(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def garbage(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     return b"DPFL2" + b"\xff" * 200
 
 
-def announced(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def announced(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     """A signed head that announces 10 GB, and nothing behind it."""
     honest = good(name, asked, letter)
     body = honest[:-64].replace(b'"shape":[5]', b'"shape":[2500000000]')
@@ -176,13 +176,13 @@ def announced(name: str, asked: bytes, letter: messages.Letter) -> bytes:
     return body + KEYS[name].sign(body)
 
 
-def not_finite(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def not_finite(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     honest = good(name, asked, letter)
     body = honest[: -64 - 4 * SIZE] + np.full(SIZE, np.nan, np.float32).tobytes()
     return body + KEYS[name].sign(body)
 
 
-def of_another(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def of_another(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     body = good(name, asked, letter)[:-64]
     return body + Ed25519PrivateKey.generate().sign(body)
 
@@ -190,7 +190,7 @@ def of_another(name: str, asked: bytes, letter: messages.Letter) -> bytes:
 FIRST: dict[str, bytes] = {}
 
 
-def replayed(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+def replayed(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
     """Its first answer, whatever is asked."""
     return FIRST.setdefault(name, good(name, asked, letter))
 
@@ -230,7 +230,7 @@ def test_an_answer_of_another_round_is_no_answer(make) -> None:
 
 
 def test_a_refusal_is_told_by_our_own_words(make) -> None:
-    def refusing(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+    def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": "over-budget", "sentence": "patient 7 has cancer"})
 
     refused = make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
@@ -240,7 +240,7 @@ def test_a_refusal_is_told_by_our_own_words(make) -> None:
 
 @pytest.mark.parametrize("reason", [[1], {}, None, "what"])
 def test_a_refusal_without_a_reason_is_one_all_the_same(make, reason: object) -> None:
-    def refusing(name: str, asked: bytes, letter: messages.Letter) -> bytes:
+    def refusing(name: str, asked: bytes, letter: messages.SignedMessage) -> bytes:
         return answered(name, asked, {"kind": "refused", "reason": reason})
 
     assert make(Wire({"a": refusing, "b": good, "c": good})).run(order())[0].refused
@@ -259,7 +259,7 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, o
         return lambda name, asked, letter: answered(name, asked, words, arrays)
 
     given = order()
-    asked = replace(given, tasks=tuple(replace(task, steps=0, survey=Survey(5.0)) for task in given.tasks))
+    asked = replace(given, tasks=tuple(replace(task, steps=0, survey=LabelQuery(5.0)) for task in given.tasks))
     replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(asked)
     assert "not one to this order" in replies[0].failed
     assert replies[0].raw is None

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dpfl.protocol.transport import Delivery
-from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.parent import named
-from dpfl.transports.flower.processes import Child, free_port, register, superlink
+from dpfl.transports.flower.processes import FlowerProcess, free_port, register, superlink
 from dpfl.transports.flower.tls_keys import ServerKeys, node_key, server_keys
 from tests.conftest import PATIENCE, wait_until
 from tests.flower.echo import MOST
@@ -25,7 +25,7 @@ NODES = ("north", "south", "west")
 class Echo:
     """A node of the federation as a process of its own."""
 
-    def __init__(self, folder: Path, link: Child, keys: ServerKeys) -> None:
+    def __init__(self, folder: Path, link: FlowerProcess, keys: ServerKeys) -> None:
         self.folder, self.link, self.keys = folder, link, keys
         self.key = folder / "carrier.key"
         self.line = node_key(self.key)
@@ -77,7 +77,7 @@ class Federation:
         self.link.ready()
         for node in self.nodes:
             register(self.link.address, self.keys.authority, node.line, node.folder.name)
-        self.post = FlowerPost(self.link.address, self.keys.authority, self.link.secret, MOST)
+        self.post = FlowerTransport(self.link.address, self.keys.authority, self.link.secret, MOST)
         wait_until(lambda: len(self.post.nodes()) == len(NODES))
 
     def stop(self) -> None:

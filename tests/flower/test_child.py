@@ -15,7 +15,7 @@ import pytest
 import dpfl.transports.flower
 from dpfl.errors import DpflError
 from dpfl.node.policy import SEED
-from dpfl.transports.flower.child import OwnMachine
+from dpfl.transports.flower.child import LoopbackFilter
 from dpfl.transports.flower.parent import named
 from dpfl.transports.flower.processes import passed
 from tests.conftest import PATIENCE, wait_until
@@ -42,7 +42,7 @@ def test_other_machines_reach_the_fleet_alone(path: str, client: str, status: in
     async def send(message: dict[str, Any]) -> None:
         said.append(message)
 
-    asyncio.run(OwnMachine(app)({"type": "http", "path": path, "client": (client, 1)}, None, send))
+    asyncio.run(LoopbackFilter(app)({"type": "http", "path": path, "client": (client, 1)}, None, send))
     assert said[0]["status"] == status
 
 

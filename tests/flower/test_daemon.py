@@ -54,7 +54,7 @@ class Started:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "dpfl.cli", "node", str(self.policy)]
 
-    def __call__(self, letter: bytes) -> messages.Letter:
+    def __call__(self, letter: bytes) -> messages.SignedMessage:
         answer = self.federation.asked(self.address, letter).letter
         assert answer is not None
         return messages.read(answer, load_private(self.folder / "node.pem").public_key(), 1 << 24)

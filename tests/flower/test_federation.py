@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.processes import supernode
 from dpfl.transports.flower.tls_keys import node_key, server_keys
 from tests.conftest import Clock, wait_until
@@ -66,9 +66,9 @@ def test_strangers_are_refused(federation: Federation, killed: tuple[Echo, str],
         for stranger in strangers:
             stranger.launch()
         with pytest.raises(DpflError, match="cannot be reached"):
-            FlowerPost(federation.link.address, other.authority, federation.link.secret, MOST)
+            FlowerTransport(federation.link.address, other.authority, federation.link.secret, MOST)
         with pytest.raises(DpflError, match="refuses us"):
-            FlowerPost(federation.link.address, federation.keys.authority, b"another secret", MOST)
+            FlowerTransport(federation.link.address, federation.keys.authority, b"another secret", MOST)
         for stranger in strangers:
             wait_until(lambda: not stranger.alive())  # noqa: B023
             assert "Failed to initialize the connection" in stranger.words()

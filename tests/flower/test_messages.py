@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from dpfl.transports.flower import flower_messages
-from dpfl.transports.flower.flower_messages import PIECE, Unread, packed, refuse_large, unpacked
+from dpfl.transports.flower.flower_messages import PIECE, UnreadableMessage, packed, refuse_large, unpacked
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
@@ -15,7 +15,7 @@ def test_a_letter_comes_back_from_its_pieces(size: int) -> None:
     letter = bytes(size)
     assert unpacked(packed(letter), size) == letter
     if size:
-        with pytest.raises(Unread):
+        with pytest.raises(UnreadableMessage):
             unpacked(packed(letter), size - 1)
 
 
@@ -31,7 +31,7 @@ def test_a_letter_comes_back_from_its_pieces(size: int) -> None:
     ],
 )
 def test_what_is_no_letter_is_not_read(content: dict[str, object]) -> None:
-    with pytest.raises(Unread):
+    with pytest.raises(UnreadableMessage):
         unpacked(RecordDict(content), 100)
 
 
@@ -42,8 +42,8 @@ def test_an_answer_that_is_too_large_is_not_read(headers: dict[str, str]) -> Non
         yield b""
 
     transport = httpx.MockTransport(lambda request: httpx.Response(200, headers=headers, content=body()))
-    client = flower_messages.runtime("http://nowhere", b"secret", flower_messages.Token(), "SuperExec")
+    client = flower_messages.runtime("http://nowhere", b"secret", flower_messages.TaskToken(), "SuperExec")
     client._client = httpx.Client(transport=transport)
     refuse_large(client, 100)
-    with pytest.raises(Unread):
+    with pytest.raises(UnreadableMessage):
         client._client.get("http://nowhere")

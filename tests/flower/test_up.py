@@ -15,17 +15,17 @@ import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.torch import load_file
 
-from dpfl.client.runner import Node
-from dpfl.client.task import Reply, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask
 from dpfl.config.experiment import parse
 from dpfl.privacy import Ledger
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import raw
 from dpfl.protocol.proposal import Proposal
 from dpfl.run.nodes import gather
-from dpfl.secagg import At, Masked, Shown
+from dpfl.secagg import MaskedInput, SumId, SurvivorList
 from tests.conftest import PATIENCE
 from tests.flower.whole import BASE, NODES, SECURE, Liar, Spoiled, Whole
 
@@ -77,13 +77,13 @@ def test_the_same_runs_over_real_nodes(whole: Whole, tmp_path: Path, monkeypatch
 def _secure(whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = {"privacy": SECURE["privacy"] | {"ledger": str(tmp_path / "local" / "ledger")}}
     with monkeypatch.context() as patch:
-        work = Node.work
+        work = ClientRunner.work
         gone = {(1, 1), (1, 3), (2, 3)}
 
-        def some(self: Node, task: Task, *more: Any) -> Reply:
-            return Reply(task.client, failed="") if (task.client, task.round) in gone else work(self, task, *more)
+        def some(self: ClientRunner, task: ClientTask, *more: Any) -> ClientReply:
+            return ClientReply(task.client, failed="") if (task.client, task.round) in gone else work(self, task, *more)
 
-        patch.setattr(Node, "work", some)
+        patch.setattr(ClientRunner, "work", some)
         local = parse(SECURE | ledger).run(tmp_path / "simulated", workers=1)
     last = {("node-1", "work", "3"), ("node-2", "work", "3")}
     post = Spoiled(whole.post(), whole.terms, {("node-1", "work", "1"), ("node-2", "survivors", "2"), *last})
@@ -121,7 +121,7 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
     proposed = {
         "invented": replace(proposal, federation=(*NODES, "node-3"), keys=(*keys, stranger)),
         "swapped": replace(proposal, keys=tuple(reversed(keys))),
-        "few": replace(proposal, sums=Shared(1)),
+        "few": replace(proposal, sums=NoiseShares(1)),
         "0123456789abcdef": replace(proposal, rounds=2),
     }
     letters = [
@@ -146,7 +146,7 @@ def _sets_up(liar: Liar) -> str:
     return str(liar.answers[0].head["session"])
 
 
-def _sums(liar: Liar, here: str) -> dict[str, Masked]:
+def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
     orders = [liar.work(liar.task(name, 1), here) for name in NODES]
     assert liar.told(*orders) == ["masked"] * 3
     first = [answer.arrays for answer in liar.answers]
@@ -160,12 +160,14 @@ def _sums(liar: Liar, here: str) -> dict[str, Masked]:
     }
 
 
-def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
+def _opens(liar: Liar, here: str, sent: dict[str, MaskedInput]) -> None:
     order = task_messages.order_of(liar.task("node-0", 1), here)
 
     def shown(to: str, *names: str) -> tuple[str, bytes]:
         envelopes = {name: sent.get(name, sent["node-0"]).envelopes[to] for name in names if name != to}
-        return liar.letter(to, "survivors", order, *secure_sum_messages.shown_to(Shown(_at(liar, here), names, envelopes), 3))
+        return liar.letter(
+            to, "survivors", order, *secure_sum_messages.shown_to(SurvivorList(_at(liar, here), names, envelopes), 3)
+        )
 
     few, strange = [shown("node-0", "node-0"), shown("node-1", "node-0", "node-2")], shown("node-2", *NODES[1:], "node-3")
     before = liar.letter("node-2", "card", "before", {"number": 0})
@@ -179,5 +181,5 @@ def _opens(liar: Liar, here: str, sent: dict[str, Masked]) -> None:
     assert liar.told(*second, *asked) == refusals
 
 
-def _at(liar: Liar, here: str) -> At:
+def _at(liar: Liar, here: str) -> SumId:
     return secure_sum_messages.at_of(liar.task("node-0", 1), here, np.zeros(liar.size, np.float32))

@@ -8,14 +8,16 @@ import httpx
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.transports.flower.watch import Figure, Watch, alone, text
+from dpfl.transports.flower.watch import MetricSample, MetricsEndpoint, alone, text
 from tests.conftest import PATIENCE
 
 
 def test_figures_are_written_as_prometheus_reads_them() -> None:
     figures = [
         alone("dpfl_letters_total", "counter", "Letters answered.", 3),
-        Figure("dpfl_refusals_total", "counter", "Letters refused.", {'reason="too-large"': 1, 'reason="over-budget"': 2}),
+        MetricSample(
+            "dpfl_refusals_total", "counter", "Letters refused.", {'reason="too-large"': 1, 'reason="over-budget"': 2}
+        ),
     ]
     assert text(figures).splitlines() == [
         "# HELP dpfl_letters_total Letters answered.",
@@ -30,7 +32,9 @@ def test_figures_are_written_as_prometheus_reads_them() -> None:
 
 def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
     letters, trouble = [1.0], [""]
-    with Watch(0, lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])], lambda: trouble[0]) as watch:
+    with MetricsEndpoint(
+        0, lambda: [alone("dpfl_letters_total", "counter", "Letters.", letters[0])], lambda: trouble[0]
+    ) as watch:
         address = f"http://127.0.0.1:{watch.port}"
         assert httpx.get(f"{address}/health", timeout=PATIENCE).json() == {"healthy": True, "trouble": ""}
         letters[0], trouble[0] = 2.0, "the SuperNode ended"
@@ -39,4 +43,4 @@ def test_a_watcher_is_told_what_is_true_when_it_looks() -> None:
         assert (ill.status_code, json.loads(ill.text)["trouble"]) == (503, "the SuperNode ended")
         assert httpx.get(f"{address}/elsewhere", timeout=PATIENCE).status_code == 404
         with pytest.raises(DpflError, match="choose another"):
-            Watch(watch.port, list, str)
+            MetricsEndpoint(watch.port, list, str)

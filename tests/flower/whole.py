@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from dpfl import algorithms
-from dpfl.client.task import Summed, Task
+from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.config.experiment import parse
-from dpfl.engines.node_channel import Correspondence
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.engines.node_channel import NodeChannel
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.keys import load_private
-from dpfl.protocol.messages import Letter
+from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import MOST_ANSWER, Terms
-from dpfl.transports.flower.flower_transport import FlowerPost
+from dpfl.run.nodes import MOST_ANSWER, ServerTerms
+from dpfl.transports.flower.flower_transport import FlowerTransport
 from dpfl.transports.flower.local_federation import laid_out, refuse_ended, running
 from dpfl.transports.flower.processes import register, superlink
-from dpfl.transports.flower.server import Listed, ServerKeys
+from dpfl.transports.flower.server import NodeKeys, ServerKeys
 from tests.conftest import PATIENCE
 
 NODES = ("node-0", "node-1", "node-2")
@@ -53,21 +53,21 @@ class Whole:
         self.processes = until.enter_context(running(folder, lines))
         self.keys, (host, _, port) = ServerKeys(folder / "server"), address.rpartition(":")
         self.link = until.enter_context(superlink(folder / "server", host, int(port), self.keys))
-        nodes = {name: Listed.parse(name, line) for name, line in lines.items()}
+        nodes = {name: NodeKeys.parse(name, line) for name, line in lines.items()}
         for name, node in nodes.items():
             register(self.link.address, self.keys.authority, node.carrier, name)
         owner, known = load_private(folder / "server" / "owner.pem"), {name: one.letters for name, one in nodes.items()}
-        self.terms = Terms(owner, known, deadline=PATIENCE, joining=PATIENCE)
+        self.terms = ServerTerms(owner, known, deadline=PATIENCE, joining=PATIENCE)
 
-    def post(self) -> FlowerPost:
+    def post(self) -> FlowerTransport:
         refuse_ended(self.folder, self.processes, 0.0)
-        return FlowerPost(self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER)
+        return FlowerTransport(self.link.address, self.keys.authority, self.link.secret, MOST_ANSWER)
 
 
 class Spoiled:
     """A post that spoils the answers to some letters, and does not carry those letters: by node, kind and round."""
 
-    def __init__(self, post: FlowerPost, terms: Terms, spoiled: set[tuple[str, str, str]]) -> None:
+    def __init__(self, post: FlowerTransport, terms: ServerTerms, spoiled: set[tuple[str, str, str]]) -> None:
         self._post, self._spoiled, self._key = post, spoiled, terms.key.public_key()
         self._back: list[Delivery] = []
         self.nodes, self.close = post.nodes, post.close
@@ -89,19 +89,19 @@ class Liar:
 
     size = 784 * 8 + 8 + 8 * 10 + 10
 
-    def __init__(self, mail: Correspondence) -> None:
+    def __init__(self, mail: NodeChannel) -> None:
         self.mail = mail
-        self.answers: list[Letter] = []
-        self.system = algorithms.from_name(**SECURE["algorithm"]).summed(Shared(2))
+        self.answers: list[SignedMessage] = []
+        self.system = algorithms.from_name(**SECURE["algorithm"]).summed(NoiseShares(2))
 
-    def task(self, name: str, round: int = 0, **changes: Any) -> Task:
-        given = {"samples": self.system.samples, "summed": Summed(1.0, 1000.0, 3), **changes}
-        return Task(round, NODES.index(name), 1, self.system.local, self.system.clients, **given)
+    def task(self, name: str, round: int = 0, **changes: Any) -> ClientTask:
+        given = {"samples": self.system.samples, "summed": SecureSumTerms(1.0, 1000.0, 3), **changes}
+        return ClientTask(round, NODES.index(name), 1, self.system.local, self.system.clients, **given)
 
     def letter(self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None) -> tuple[str, bytes]:
         return name, self.mail.letter(name, kind, order, words, arrays)
 
-    def work(self, task: Task, session: str, model: float = 0.0) -> tuple[str, bytes]:
+    def work(self, task: ClientTask, session: str, model: float = 0.0) -> tuple[str, bytes]:
         arrays = {"model": np.full(self.size, model, np.float32)}
         return self.letter(
             NODES[task.client],
@@ -116,7 +116,7 @@ class Liar:
         post, waiting = self.mail.post, dict[str, int]()
         for number, (name, letter) in enumerate(asked):
             waiting[post.send(self.mail.addresses[name], letter)] = number
-        answers, until = dict[int, Letter](), time.monotonic() + PATIENCE
+        answers, until = dict[int, SignedMessage](), time.monotonic() + PATIENCE
         while len(answers) < len(asked):
             assert time.monotonic() < until, f"no answer within {PATIENCE:g} s"
             for delivery in post.receive(1.0):

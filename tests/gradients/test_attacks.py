@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.client.local_training import clipped_sum
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
 from dpfl.models.sequences import build_transformer
@@ -281,7 +281,7 @@ def test_one_client_more_in_a_sum_of_clients() -> None:
     sizes = 10 ** (torch.rand(600, generator=generator) * 30 - 10)
     updates = torch.randn(600, 50, generator=generator) * sizes[:, None]
     updates[1::2] = -updates[::2] * (1 + 2.0**-22)
-    replies = [Reply(i, clip_vector(update, CLIP, ("w",), (0, 50))[0]) for i, update in enumerate(updates)]
+    replies = [ClientReply(i, clip_vector(update, CLIP, ("w",), (0, 50))[0]) for i, update in enumerate(updates)]
     weights = torch.ones(600)
     for own in (0, 299, 599):
         others = [reply for reply in replies if reply.client != own]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpfl.data.tables.schema import Features
+from dpfl.data.tables.schema import FeatureLayout
 from dpfl.errors import DpflError
 from dpfl.gradients import products
 from dpfl.gradients.clipped import ClippedGradients
@@ -144,13 +144,13 @@ def test_a_mixture_of_codes_is_refused(numbers: int, takes_codes: bool) -> None:
     module = Watching(words, mixes=True, takes_codes=takes_codes)
     if not takes_codes:
         module.head = nn.Linear(numbers + 15, CLASSES)
-    described = on_columns(from_module(module), Features(numbers, (7, 6, 2)))
+    described = on_columns(from_module(module), FeatureLayout(numbers, (7, 6, 2)))
     model = FlatModel(described.build((numbers + 3,), CLASSES, seed=0))
     with pytest.raises(DpflError, match="mixes the samples"):
         refuse_mixing(model, torch.zeros(4, numbers + 3))
     module.mixes = False
     refuse_mixing(
-        FlatModel(on_columns(from_module(module), Features(numbers, (7, 6, 2))).build((numbers + 3,), CLASSES, 0)),
+        FlatModel(on_columns(from_module(module), FeatureLayout(numbers, (7, 6, 2))).build((numbers + 3,), CLASSES, 0)),
         torch.zeros(4, numbers + 3),
     )
 

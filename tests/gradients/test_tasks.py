@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from dpfl import tasks
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.gradients.chain import ChainPass
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layer_pass import LayerPass
@@ -102,7 +102,7 @@ def test_plain_steps_follow_the_mean_loss_of_the_task(task, y):
     for loss_of in (mean_loss, lambda model, x, y: mean_loss(model, x, y)):
         model = FlatModel(mlp(task.outputs), task)
         model.load(FlatModel(start).read())
-        way = descent(model, Holdings(x, y, torch.arange(COUNT)), Local(SGD(0.01), COUNT), 3, loss_of=loss_of)
+        way = descent(model, ClientDataset(x, y, torch.arange(COUNT)), LocalTraining(SGD(0.01), COUNT), 3, loss_of=loss_of)
         losses = list(way([torch.arange(COUNT)] * 3))
         assert losses[0] > losses[-1]
         ends.append(model.read())

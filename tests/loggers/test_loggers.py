@@ -15,8 +15,8 @@ import dpfl
 from dpfl.config.experiment import parse
 from dpfl.data import Federation
 from dpfl.errors import DpflError
-from dpfl.loggers import Callback, MLflow, Started, TensorBoard, from_words
-from dpfl.run.metrics import Row
+from dpfl.loggers import Callback, MLflow, RunStart, TensorBoard, from_words
+from dpfl.run.metrics import RoundRow
 from tests.conftest import StopsAfter
 
 Train = Callable[..., dpfl.Result]
@@ -51,10 +51,10 @@ class Listener(Callback):
         if what == self._fails:
             raise RuntimeError(f"cannot {what}\nat all")
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunStart) -> None:
         self._hear("started", run)
 
-    def round(self, row: Row) -> None:
+    def round(self, row: RoundRow) -> None:
         self._hear("round", row)
 
     def ended(self, result: dpfl.Result) -> None:

@@ -8,7 +8,7 @@ from torch import nn
 
 from dpfl import models
 from dpfl.models.code import as_code
-from dpfl.models.columns import OnColumns
+from dpfl.models.columns import TableModel
 
 IMAGES, TOKENS, ROWS = (1, 28, 28), (12,), (5,)
 CASES = {
@@ -24,9 +24,9 @@ CASES = {
     "gru at the end": (models.gru(width=4, vocabulary=9), TOKENS),
     "transformer": (models.transformer(width=8, layers=2, heads=2), TOKENS),
     "scattering-linear": (models.scattering_linear(), (6,)),
-    "a table": (OnColumns(models.mlp(hidden=3), 3, (2, 4)), ROWS),
-    "a table with paid scales": (OnColumns(models.linear(), 3, (2, 4), paid=True), ROWS),
-    "a table with embeddings": (OnColumns(models.mlp(hidden=3, embedding=2), 3, (2, 4)), ROWS),
+    "a table": (TableModel(models.mlp(hidden=3), 3, (2, 4)), ROWS),
+    "a table with paid scales": (TableModel(models.linear(), 3, (2, 4), paid=True), ROWS),
+    "a table with embeddings": (TableModel(models.mlp(hidden=3, embedding=2), 3, (2, 4)), ROWS),
 }
 
 

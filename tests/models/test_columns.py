@@ -3,18 +3,18 @@ import torch
 from torch import nn
 
 from dpfl import models
-from dpfl.data.tables.schema import Features
+from dpfl.data.tables.schema import FeatureLayout
 from dpfl.errors import DpflError
-from dpfl.models.columns import OneHot, on_columns
+from dpfl.models.columns import OneHotColumns, on_columns
 
 ROWS = torch.tensor([[0.5, -1.0, 2.0, 0.0], [0.0, 3.0, 0.0, 1.0]])
 DENSE = torch.tensor([[0.5, -1.0, 0, 0, 1, 1, 0], [0.0, 3.0, 1, 0, 0, 0, 1]])
-FEATURES = Features(2, (3, 2))
+FEATURES = FeatureLayout(2, (3, 2))
 
 
 def test_codes_become_rows_of_nought_and_one() -> None:
-    assert torch.equal(OneHot(2, (3, 2))(ROWS), DENSE)
-    assert torch.equal(OneHot(4, ())(ROWS), ROWS)
+    assert torch.equal(OneHotColumns(2, (3, 2))(ROWS), DENSE)
+    assert torch.equal(OneHotColumns(4, ())(ROWS), ROWS)
 
 
 def test_a_model_on_a_table_is_given_dense_rows() -> None:
@@ -57,7 +57,7 @@ def test_categories_may_be_embedded() -> None:
 
 
 def test_a_table_of_numbers_alone_has_nothing_to_embed() -> None:
-    module = on_columns(models.mlp(hidden=5, embedding=4), Features(4, ())).build((4,), 2, seed=7)
+    module = on_columns(models.mlp(hidden=5, embedding=4), FeatureLayout(4, ())).build((4,), 2, seed=7)
     assert torch.equal(module.columns(ROWS), ROWS)
 
 

@@ -11,7 +11,7 @@ from dpfl.models import FlatModel
 from dpfl.models.catalog import feature_map, scattering_linear
 from dpfl.models.features.patches import patch_features
 from dpfl.models.features.scattering import scattering_features
-from dpfl.models.row_sizes import GRAINS, Invariant, RowFunction, Unpadded, checksum, pad, padded_chunks
+from dpfl.models.row_sizes import GRAINS, InvariantSizes, RowFunction, UnpaddedSizes, checksum, pad, padded_chunks
 
 
 def test_the_smallest_size_that_passes_and_its_multiples() -> None:
@@ -21,14 +21,14 @@ def test_the_smallest_size_that_passes_and_its_multiples() -> None:
         asked.append(rows)
         return None if rows in (32, 192) else b"same" if rows % 64 == 0 else b"other"
 
-    sizes = Invariant(256, reference)
+    sizes = InvariantSizes(256, reference)
     assert [sizes.rows_for(units) for units in (1, 64, 65, 128, 129, 1000)] == [64, 64, 128, 128, 256, 256]
     assert asked[0] == 32
     assert sizes.path.startswith("exact: padded")
 
 
 def test_where_nothing_passes_each_unit_is_alone() -> None:
-    sizes = Invariant(128, lambda *_: None)
+    sizes = InvariantSizes(128, lambda *_: None)
     assert sizes.rows_for(50) == 1
     assert sizes.rows_for(50, 4) == 4
     assert sizes.path == "exact: one unit at a time"
@@ -42,17 +42,17 @@ def test_chunks_leave_nothing_over_for_scalar_functions() -> None:
 def test_where_the_test_fails_later_units_are_alone_from_then_on() -> None:
     """Fault: the sizes of before were kept, and a size that failed was equal to one that failed as well."""
     passes = [True]
-    sizes = Invariant(128, lambda *_: b"same" if passes[0] else None)
+    sizes = InvariantSizes(128, lambda *_: b"same" if passes[0] else None)
     assert sizes.rows_for(40) == 64
     passes[0] = False
     assert sizes.rows_for(40) == 1
 
 
 def test_little_memory_has_single_units() -> None:
-    assert Invariant(31, lambda *_: b"same").rows_for(9) == 1
-    assert Invariant(32, lambda *_: b"same").rows_for(9) == 32
-    assert Unpadded(100).rows_for(7) == 7
-    assert Unpadded(100).rows_for(7, 30) == 90
+    assert InvariantSizes(31, lambda *_: b"same").rows_for(9) == 1
+    assert InvariantSizes(32, lambda *_: b"same").rows_for(9) == 32
+    assert UnpaddedSizes(100).rows_for(7) == 7
+    assert UnpaddedSizes(100).rows_for(7, 30) == 90
 
 
 def test_padding_is_zeros_in_memory_of_its_own() -> None:
@@ -60,7 +60,7 @@ def test_padding_is_zeros_in_memory_of_its_own() -> None:
     padded = pad(values[1:], 6)
     assert padded.shape == (6, 3)
     assert not padded[4:].any()
-    chunks = list(padded_chunks(Invariant(32, lambda *_: b"same"), torch.arange(40.0), torch.arange(40)))
+    chunks = list(padded_chunks(InvariantSizes(32, lambda *_: b"same"), torch.arange(40.0), torch.arange(40)))
     assert [count for _, count in chunks] == [32, 8]
     assert all(len(x) == len(y) == 32 for (x, y), _ in chunks)
 

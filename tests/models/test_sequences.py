@@ -6,7 +6,7 @@ from torch import Tensor
 
 import dpfl
 from dpfl import models, tasks
-from dpfl.data.tables.schema import Features
+from dpfl.data.tables.schema import FeatureLayout
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.gradients.layer_pass import LayerPass
@@ -75,7 +75,7 @@ def test_a_transformer_is_exact_by_torch_func_too():
 
 
 def test_embedded_categories_are_exact_by_the_quick_kernels():
-    task, features = tasks.Binary(), Features(2, (3, 4))
+    task, features = tasks.Binary(), FeatureLayout(2, (3, 4))
     module = on_columns(models.mlp(hidden=5, embedding=3), features).build((4,), 1, seed=0)
     numbers, codes = torch.randn(COUNT, 2), torch.stack([torch.arange(COUNT) % 3, torch.arange(COUNT) % 4], dim=1)
     x, y = torch.cat([numbers, codes.float()], dim=1), (torch.arange(COUNT) % 2).float()

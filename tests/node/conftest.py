@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from tests.node.summing import Together
 
 
@@ -31,11 +31,11 @@ def begun(together: Together) -> tuple[Together, str]:
 def spied(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     """The numbers that nodes made, before any mask."""
     made: list[np.ndarray] = []
-    numbers = WholeSum.numbers
+    numbers = IntegerSum.numbers
 
-    def seen(self: WholeSum, *given: Any) -> np.ndarray:
+    def seen(self: IntegerSum, *given: Any) -> np.ndarray:
         made.append(numbers(self, *given))
         return made[-1].copy()
 
-    monkeypatch.setattr(WholeSum, "numbers", seen)
+    monkeypatch.setattr(IntegerSum, "numbers", seen)
     return made

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from torch import nn
 
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Task
+from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.node.service import Service
 from dpfl.privacy import Flat, Ledger, Poisson, Release
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
@@ -29,7 +29,7 @@ RUN, SAMPLES, STEPS, ROUNDS = "0123456789abcdef", 60, 2, 5
 SIZE = 784 * 16 + 16 + 160 + 10
 RELEASE = Release(Poisson(0.2), Flat(1.0), SecureGaussian(1.0))
 EVENT = RELEASE.event(SAMPLES)
-TASK = Task(0, 1, STEPS, Local(SGD(0.1)), Release(), RELEASE, ROUNDS * STEPS)
+TASK = ClientTask(0, 1, STEPS, LocalTraining(SGD(0.1)), Release(), RELEASE, ROUNDS * STEPS)
 PROPOSAL = Proposal(
     client=1, system="custom", variant="sound", unit="sample", neighbours="add/remove one", model=MODEL.name,
     options=MODEL.options, learning=MultiClass(10), shape=(1, 28, 28), schema="", epsilon=20.0, delta=1e-5, rounds=ROUNDS,
@@ -91,14 +91,14 @@ def join(proposal: Proposal = PROPOSAL, **words: Any) -> bytes:
     return ask("join", **{"proposal": proposal.to_words(), **words})
 
 
-def work(task: Task = TASK, model: np.ndarray | None = None, **words: Any) -> bytes:
+def work(task: ClientTask = TASK, model: np.ndarray | None = None, **words: Any) -> bytes:
     arrays = {"model": vector() if model is None else model}
     return ask(
         "work", **{"order": task_messages.order_of(task), "task": task_messages.task_to_words(task), "arrays": arrays, **words}
     )
 
 
-def round_of(number: int, **changes: Any) -> Task:
+def round_of(number: int, **changes: Any) -> ClientTask:
     return replace(TASK, round=number, **changes)
 
 
@@ -113,7 +113,7 @@ class Asked:
     def open(cls, policy: Path) -> Asked:
         return cls(policy.parent, Service.open(policy))
 
-    def __call__(self, letter: bytes) -> messages.Letter:
+    def __call__(self, letter: bytes) -> messages.SignedMessage:
         answer = messages.read(self.service.answer(letter), load_private(self.folder / "node.pem").public_key(), 1 << 24)
         assert answer.head["answers"] == messages.digest(letter)
         assert answer.head["from"] == self.service.charter.name

@@ -7,35 +7,35 @@ import torch
 import dpfl
 from dpfl.algorithms import Algorithm
 from dpfl.audit.audit import ready
-from dpfl.client.task import Order, Reply, Task
+from dpfl.client.task import ClientReply, ClientTask, RoundRequest
 from dpfl.data import Federation
 from dpfl.models import FlatModel
 from dpfl.models.catalog import Buildable
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Keyed
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.state import Federated, State
+from dpfl.server.state import FederationFacts, RunState
 
 BUDGET = dpfl.Budget(rounds=4)
 
 
-def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, secure: bool = False) -> list[Task]:
+def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, secure: bool = False) -> list[ClientTask]:
     """By clients that answer surveys with ones; nothing is trained."""
-    given: list[Task] = []
+    given: list[ClientTask] = []
     flat = FlatModel(model.build(federation.shape, federation.task.outputs, 0), federation.task)
     sizes, layout = federation.sizes, flat.layout
     algorithm = ready(algorithm.fitted(layout).over(BUDGET.rounds, len(sizes)))
     algorithm = with_planned_rate(algorithm, BUDGET, sizes, layout.trainable)
     algorithm = algorithm.secured() if secure else algorithm
 
-    def answers(order: Order) -> list[Reply]:
+    def answers(order: RoundRequest) -> list[ClientReply]:
         given.extend(order.tasks)
         return [_reply(task, federation) for task in order.tasks]
 
     public = range(len(sizes), len(sizes) + len(federation.public))
     accounts = {"none": 0, "round": 1}.get(algorithm.scale, len(sizes))
-    state = State(flat.read(), torch.zeros(layout.size), algorithm.samples, algorithm.clients, [10_000] * accounts)
-    federated = Federated("run", sizes, layout, public, None, None)
+    state = RunState(flat.read(), torch.zeros(layout.size), algorithm.samples, algorithm.clients, [10_000] * accounts)
+    federated = FederationFacts("run", sizes, layout, public, None, None)
     coordinator = Coordinator(algorithm, BUDGET, federated, state, Keyed(0), answers, lambda vector: 0.0)
     for _ in range(2):
         order = coordinator.next_order()
@@ -45,6 +45,6 @@ def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, sec
     return given
 
 
-def _reply(task: Task, federation: Federation) -> Reply:
+def _reply(task: ClientTask, federation: Federation) -> ClientReply:
     length = federation.classes if type(task.survey).__name__ == "Survey" else torch.Size(federation.shape).numel()
-    return Reply(task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()})
+    return ClientReply(task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()})

@@ -9,26 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.client.task import Summed, Task
+from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.node.service import Service
 from dpfl.privacy import Flat, Gaussian, Ledger, Poisson, Release
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import load_public, raw
-from dpfl.protocol.messages import Letter
+from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.proposal import Proposal
-from dpfl.secagg import At, Group, Masked, Shown, session
+from dpfl.secagg import MaskedInput, SumGroup, SumId, SurvivorList, session
 from dpfl.secagg.shares import envelope_bytes
 from tests.node.loopback import OWNER, PROPOSAL, ROUNDS, RUN, SAMPLES, TASK, Asked, ask, new_node, vector, write_policy
 
 NAMES = ("a", "b", "c", "d")
-SHARED = Shared(3, 1)
+SHARED = NoiseShares(3, 1)
 RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=SHARED)
 EVENT = RELEASE.event(SAMPLES)
 
 
-def task(name: str, round: int = 0, **changes: Any) -> Task:
-    given = replace(TASK, steps=1, samples=RELEASE, summed=Summed(1.0, 60.0, len(NAMES)))
+def task(name: str, round: int = 0, **changes: Any) -> ClientTask:
+    given = replace(TASK, steps=1, samples=RELEASE, summed=SecureSumTerms(1.0, 60.0, len(NAMES)))
     return replace(given, round=round, client=NAMES.index(name), **changes)
 
 
@@ -64,9 +64,9 @@ class Together:
         for name in NAMES:
             assert self.nodes[name](self.join(name, run, **changes)).head["kind"] == "joined"
 
-    def group(self, run: str = RUN, **changes: Any) -> Group:
+    def group(self, run: str = RUN, **changes: Any) -> SumGroup:
         together = self.proposal("a", **changes).together(run, raw(OWNER.public_key()))
-        return Group(together, self.keys, SHARED.survivors, SHARED.colluders)
+        return SumGroup(together, self.keys, SHARED.survivors, SHARED.colluders)
 
     def card(self, to: str, order: str = "set-up", run: str = RUN) -> bytes:
         """Orders are numbered as they are first named."""
@@ -84,22 +84,22 @@ class Together:
             assert self.nodes[name](ask("meet", to=name, run=run, order=order, cards=cards)).head["session"] == found
         return found
 
-    def work(self, session: str, asked: Task, model: np.ndarray | None = None, run: str = RUN) -> bytes:
+    def work(self, session: str, asked: ClientTask, model: np.ndarray | None = None, run: str = RUN) -> bytes:
         words, arrays = task_messages.task_to_words(asked), {"model": vector() if model is None else model}
         name = NAMES[asked.client]
         return ask("work", to=name, run=run, order=task_messages.order_of(asked, session), task=words, arrays=arrays)
 
-    def masked(self, session: str, name: str, round: int = 0, members: tuple[str, ...] = NAMES, **changes: Any) -> Masked:
+    def masked(self, session: str, name: str, round: int = 0, members: tuple[str, ...] = NAMES, **changes: Any) -> MaskedInput:
         asked = task(name, round, **changes)
         answer = self.nodes[name](self.work(session, asked))
         assert answer.head["kind"] == "masked", answer.head
         return secure_sum_messages.masked_from(answer.arrays, at(session, asked), name, members)
 
-    def survivors(self, session: str, to: str, names: tuple[str, ...], sent: dict[str, Masked], round: int = 0) -> bytes:
+    def survivors(self, session: str, to: str, names: tuple[str, ...], sent: dict[str, MaskedInput], round: int = 0) -> bytes:
         """The list that this node is shown, with what the others sent for it."""
         blank = bytes(envelope_bytes(len(NAMES)))
         envelopes = {name: sent[name].envelopes[to] if name in sent else blank for name in names if name != to}
-        shown = Shown(at(session, task(to, round)), names, envelopes)
+        shown = SurvivorList(at(session, task(to, round)), names, envelopes)
         words, arrays = secure_sum_messages.shown_to(shown, len(NAMES))
         return ask("survivors", to=to, order=task_messages.order_of(task(to, round), session), arrays=arrays, **words)
 
@@ -115,10 +115,10 @@ class Together:
             node.service.close()
 
 
-def at(session: str, asked: Task, model: np.ndarray | None = None) -> At:
+def at(session: str, asked: ClientTask, model: np.ndarray | None = None) -> SumId:
     return secure_sum_messages.at_of(asked, session, vector() if model is None else model)
 
 
-def said(letter: Letter) -> str:
+def said(letter: SignedMessage) -> str:
     """What an answer is, in a word."""
     return str(letter.head.get("reason", letter.head["kind"]))

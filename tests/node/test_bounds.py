@@ -12,20 +12,20 @@ import pytest
 
 import dpfl
 from dpfl.client.optimisers import SGD, Adam, Momentum
-from dpfl.client.task import Local, Summed, Task
+from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.node.load_data import schema_digest
-from dpfl.node.policy import Allow
+from dpfl.node.policy import AllowedRuns
 from dpfl.node.policy import read as read_policy
 from dpfl.node.readiness import findings
 from dpfl.node.service import Service
 from dpfl.privacy import Flat
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
 from dpfl.privacy.queries.columns import LEAST
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol import task_messages
 from tests.node.loopback import (
     EVENT,
@@ -48,12 +48,12 @@ from tests.node.summing import Together
 from tests.node.summing import task as summed
 
 Open = Callable[..., Asked]
-LARGEST = Allow().largest_weight
+LARGEST = AllowedRuns().largest_weight
 SLOPED = round_of(0, slope=True)
-METRIC = MetricSurvey(6.0, 2, 0, 4.0, 0.0, secure=True)
-SURVEYS = (Survey(5.0, secure=True), MeanSurvey(4.0, secure=True), METRIC)
-UPLOAD = Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
-KINDS: dict[str, Task] = {
+METRIC = MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
+SURVEYS = (LabelQuery(5.0, secure=True), MeanQuery(4.0, secure=True), METRIC)
+UPLOAD = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+KINDS: dict[str, ClientTask] = {
     "steps": TASK,
     "a slope": SLOPED,
     "an upload": round_of(0, samples=None, upload=UPLOAD),
@@ -131,7 +131,7 @@ def test_the_owner_sets_the_bound(opened: Open) -> None:
 def corrected(value: float, rate: float = 0.1) -> bytes:
     correction = np.full(SIZE, 0.01, np.float32)
     correction[7] = value
-    task = replace(TASK, local=Local(SGD(rate)))
+    task = replace(TASK, local=LocalTraining(SGD(rate)))
     return work(task, arrays={"model": vector(), "correction": correction})
 
 
@@ -152,7 +152,7 @@ def test_momentum_does_not_carry_the_model_further_along_a_correction(opened: Op
     node(join())
 
     def asked(optimiser: Any, **changes: float) -> bytes:
-        task = replace(TASK, local=Local(optimiser))
+        task = replace(TASK, local=LocalTraining(optimiser))
         words = task_messages.task_to_words(task)
         words["local"]["optimiser"] |= changes
         arrays = {"model": vector(), "correction": np.full(SIZE, 1.0, np.float32)}
@@ -179,9 +179,11 @@ def test_a_client_s_sum_is_weighted_in_float64(begun: tuple[Together, str], monk
     """Fault: with numpy 1 a float32 sum times a weight was rounded to float32 again, by 2^-24 of its length: two sums that one
     sample moves apart by C could be rounded farther apart."""
     (together, session), given = begun, []
-    monkeypatch.setattr(WholeSum, "numbers", lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind))
+    monkeypatch.setattr(
+        IntegerSum, "numbers", lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind)
+    )
     scale = 0.3
-    task = summed("a", summed=Summed(scale, 60.0, len(together.nodes)))
+    task = summed("a", summed=SecureSumTerms(scale, 60.0, len(together.nodes)))
     together.nodes["a"](together.work(session, task))
     (sent,) = given
     assert sent.dtype == np.float64
@@ -256,7 +258,7 @@ def test_a_policy_that_allows_less_memory_since_a_run_was_joined_holds(opened: O
 
 
 def test_the_default_allows_the_features_of_mnist_and_refuses_4096_patches() -> None:
-    most = Allow().most_memory
+    most = AllowedRuns().most_memory
     assert most >= 4 * FEATURES * 60_000
     assert most >= 4 * 11_872 * 50_000, "mirrored, with 512 patches, on CIFAR-10"
     assert most < 4 * (FEATURES + 16 * 4096) * 60_000

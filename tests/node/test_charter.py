@@ -9,9 +9,9 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.node.load_data import digest, held
-from dpfl.node.policy import SEED, Secure, read
+from dpfl.node.policy import SEED, SecureSumGroup, read
 from dpfl.privacy import Keyed, Limit, SystemEntropy
-from dpfl.privacy.ledger.limit import Share
+from dpfl.privacy.ledger.limit import SubLimit
 from tests.node.loopback import POLICY, SAMPLES, new_node, write_policy
 
 
@@ -45,7 +45,7 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
     assert charter.server.model_dump() == {"address": "127.0.0.1:9092", "ca": "ca.crt", "key": "carrier.key", "watch": 0}
     assert charter.split is not None
     assert charter.split.model_dump() == {"client": 0, "partition": "iid", "clients": 10, "seed": 0, "options": {}}
-    secure = Secure(members={"a": "", "b": ""})
+    secure = SecureSumGroup(members={"a": "", "b": ""})
     assert (secure.least_survivors, secure.least_colluders) == (3, 1)
     assert (charter.secure, charter.witness, charter.key.name) == (None, None, "node.pem")
 
@@ -53,7 +53,7 @@ def test_what_a_policy_leaves_out_is_what_the_documentation_says(tmp_path: Path)
 def test_limits_a_year_and_a_run_are_shares(tmp_path: Path) -> None:
     charter = read(new_node(tmp_path / "b", limits={"epsilon_a_year": 4.0, "epsilon_a_run": 2.0}))
     year, run = (Limit(epsilon, 1e-5, "rdp") for epsilon in (4.0, 2.0))
-    assert charter.shares("x") == (Share(year, days=365.0), Share(run, run="x"))
+    assert charter.shares("x") == (SubLimit(year, days=365.0), SubLimit(run, run="x"))
 
 
 @pytest.mark.parametrize(("size", "units", "said"), [("exact", 61, 61), ({"rounded": 50}, 61, 100), ({"constant": 7}, 61, 7)])

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from dpfl.client import plain_descent as ways
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.optimisers import SGD, Momentum
 from dpfl.client.plain_descent import descent
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.models import FlatModel
 
 CLASSES = 4
@@ -65,7 +65,7 @@ def walked(build: Callable[[], nn.Module], count: int, size: int, steps: int, ra
     x, y = samples(count)
     rows = torch.arange(count).flip(0)
     model, batches = FlatModel(build()), batches_of(count, size, steps)
-    way = descent(model, Holdings(x.flip(0), y.flip(0), rows), Local(SGD(rate), size), steps)
+    way = descent(model, ClientDataset(x.flip(0), y.flip(0), rows), LocalTraining(SGD(rate), size), steps)
     losses = list(way(iter(batches)))
     vector, expected = reference(build(), x, y, batches, rate)
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
@@ -104,7 +104,7 @@ def test_frozen_parameters_do_not_move() -> None:
 
 def test_other_optimisers_take_the_gradient_vector() -> None:
     x, y = samples(10)
-    way = descent(FlatModel(dense()), Holdings(x, y, torch.arange(10)), Local(Momentum(0.1), 5), 3)
+    way = descent(FlatModel(dense()), ClientDataset(x, y, torch.arange(10)), LocalTraining(Momentum(0.1), 5), 3)
     assert way.func is ways._by_autograd  # type: ignore[attr-defined]
 
 

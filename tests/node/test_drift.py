@@ -3,11 +3,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.drift import Drift
 from dpfl.client.local_training import plain_steps, private_steps
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel
@@ -39,7 +39,7 @@ def test_plain_and_private_steps_add_the_drift_to_every_gradient(prox: float, co
     size = FlatModel(network()).layout.trainable
     correction = torch.linspace(-0.1, 0.1, size) if corrected else None
     expected = by_hand(prox, correction)
-    local, data = Local(SGD(0.3), batch_size=10, prox=prox), Holdings(X, Y, torch.arange(10))
+    local, data = LocalTraining(SGD(0.3), batch_size=10, prox=prox), ClientDataset(X, Y, torch.arange(10))
     plain, private = FlatModel(network()), FlatModel(network())
     plain_steps(plain, data, 4, local, Keyed(0).generator, Drift(plain.read(), prox, correction))
     everything = Release(All(), Flat(1e6))
@@ -52,4 +52,4 @@ def test_plain_and_private_steps_add_the_drift_to_every_gradient(prox: float, co
 @pytest.mark.parametrize("prox", [-1.0, float("nan"), float("inf")])
 def test_a_pull_that_is_no_number_from_zero_up_is_refused(prox: float) -> None:
     with pytest.raises(DpflError, match="prox"):
-        Local(SGD(0.1), prox=prox)
+        LocalTraining(SGD(0.1), prox=prox)

@@ -19,12 +19,12 @@ from dpfl.cli.app import app
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.errors import DpflError
 from dpfl.node.rollback import _add_all
-from dpfl.node.task_log import Orders
+from dpfl.node.task_log import TaskLog
 from dpfl.privacy import Ledger
 from dpfl.privacy.ledger.starts import anchor_rows
 from dpfl.protocol.keys import load_private, raw, sign
 from dpfl.protocol.ledger_head import SignedHead, head_from_words, sign_head
-from dpfl.protocol.messages import Letter
+from dpfl.protocol.messages import SignedMessage
 from tests.node.loopback import EVENT, PROPOSAL, RUN, STEPS, Asked, join, round_of, work
 from tests.node.test_rollback import Open, copied, opened, reconciled, set_back, worked
 
@@ -57,7 +57,7 @@ def resumed(opened: Open, place: str, monkeypatch: pytest.MonkeyPatch) -> Asked:
 def remembered(node: Asked, *heads: dict[str, Any]) -> HeadMemory:
     memory = HeadMemory({"b": public(node)})
     for head in heads:
-        memory.take("b", Letter({"ledger_head": head}, {}))
+        memory.take("b", SignedMessage({"ledger_head": head}, {}))
     return memory
 
 
@@ -247,7 +247,7 @@ def test_what_was_accepted_does_not_come_back_from_the_file(opened: Open, tmp_pa
     node, head = set_back(opened, tmp_path)
     node = opened()
     memory = HeadMemory({"b": public(node)}, tmp_path / "heads.json")
-    memory.take("b", Letter({"ledger_head": head}, {}))
+    memory.take("b", SignedMessage({"ledger_head": head}, {}))
     memory.save()
     answer = node(join())
     memory.take("b", answer)
@@ -279,7 +279,7 @@ def test_a_node_of_the_same_name_with_another_key_is_remembered_beside_it(opened
     head = worked(node, 0)
     file = tmp_path / "heads.json"
     memory = HeadMemory({"b": public(node)}, file)
-    memory.take("b", Letter({"ledger_head": head}, {}))
+    memory.take("b", SignedMessage({"ledger_head": head}, {}))
     memory.save()
     answer = other(join(replace(PROPOSAL, client=0), to="a"))
     stranger = raw(Ed25519PrivateKey.generate().public_key())
@@ -369,8 +369,8 @@ def test_orders_are_read_without_disturbing_a_node_at_work(opened: Open) -> None
     worked(node, 0)
     unfinished = node.folder / "replies" / "one.new"
     unfinished.write_bytes(b"a reply that is being written")
-    assert Orders.seen_in(node.folder).links
-    assert Orders.counts_in(node.folder) == {EVENT: STEPS}
+    assert TaskLog.seen_in(node.folder).links
+    assert TaskLog.counts_in(node.folder) == {EVENT: STEPS}
     assert unfinished.exists()
 
 

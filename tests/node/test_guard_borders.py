@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from dpfl.client.task import Task
+from dpfl.client.task import ClientTask
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.node import readiness
 from dpfl.node.folder import open_ledger as open_node_ledger
 from dpfl.node.load_data import held
 from dpfl.node.policy import read
-from dpfl.node.policy_checker import Guard, allowed, room
+from dpfl.node.policy_checker import PolicyChecker, allowed, room
 from dpfl.privacy import FixedSize, Flat, Ledger, Limit, Poisson, Release, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
-from dpfl.privacy.ledger.limit import Share
+from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.privacy.mechanisms.sampling import All, FixedCohort, PoissonSize
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.protocol.keys import load_public
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 from tests.conftest import MODEL
 from tests.node.loopback import EVENT, PROPOSAL, ROUNDS, SAMPLES, TASK, new_node, round_of, write_policy
 from tests.privacy.exact import poisson
@@ -36,21 +36,21 @@ LAYOUT = FlatModel(MODEL.build((1, 28, 28), 10, 0)).layout
 REPLACING = {"limits": {"neighbours": REPLACE}, "allow": {"largest_sampling_rate": 1.0}}
 
 
-def guard(folder: Path, **changes: Any) -> Guard:
+def guard(folder: Path, **changes: Any) -> PolicyChecker:
     charter = read(new_node(folder / "b", **changes))
-    return Guard(charter, held(charter), "ab" * 32)
+    return PolicyChecker(charter, held(charter), "ab" * 32)
 
 
-def refusal(of: Guard, task: Task, size: int = SAMPLES, **proposed: Any) -> str:
+def refusal(of: PolicyChecker, task: ClientTask, size: int = SAMPLES, **proposed: Any) -> str:
     """The word that a task is refused by; empty where it is done."""
     try:
         of.check_task(task, replace(PROPOSAL, **proposed), LAYOUT, size)
         return ""
-    except Bad as bad:
+    except ProtocolError as bad:
         return str(bad.reason)
 
 
-def stepping(sampling: Any, noise: float = 1.0, level: float = 1.0) -> Task:
+def stepping(sampling: Any, noise: float = 1.0, level: float = 1.0) -> ClientTask:
     return replace(TASK, samples=Release(sampling, Flat(level), SecureGaussian(noise)))
 
 
@@ -102,17 +102,17 @@ def test_columns_that_samples_do_not_have_are_not_asked_for(tmp_path: Path) -> N
         ((0,), (), 785, "other-schema"),
         ((), (), 784, "other-schema"),
     ):
-        survey = ColumnSurvey(5.0, numbers, places, binned, secure=True)
+        survey = ColumnQuery(5.0, numbers, places, binned, secure=True)
         assert refusal(own, replace(TASK, steps=0, samples=None, survey=survey)) == reason, (places, binned, numbers)
 
 
 def test_surveys_have_noise_enough_and_are_for_adding_one(tmp_path: Path) -> None:
     own = guard(tmp_path)
     for noise, secure, reason in ((0.8, True, ""), (0.79, True, "too-little-noise"), (5.0, False, "not-secure")):
-        survey = ColumnSurvey(noise, 784, (0,), secure=secure)
+        survey = ColumnQuery(noise, 784, (0,), secure=secure)
         assert refusal(own, replace(TASK, steps=0, samples=None, survey=survey)) == reason
     replacing = guard(tmp_path / "other", limits={"neighbours": REPLACE})
-    survey = ColumnSurvey(5.0, 784, (0,), secure=True)
+    survey = ColumnQuery(5.0, 784, (0,), secure=True)
     assert refusal(replacing, replace(TASK, steps=0, samples=None, survey=survey)) == "other-unit"
 
 
@@ -156,10 +156,10 @@ class TestRoom:
     def test_shares_count_beside_the_limit_in_all(self, ledger: Ledger) -> None:
         wide, three = Limit(1e5, 1e-5, "rdp"), Limit(self.cost({EVENT: 3}) * (1 + 1e-9), 1e-5, "rdp")
         ledger.debit("before", "a", EVENT, 1)
-        assert room(ledger, "run", PROPOSAL, wide, (Share(three, run="run"),)) == 3
-        assert room(ledger, "run", PROPOSAL, wide, (Share(three, days=365),)) == 2
-        assert allowed(ledger, EVENT, 2, wide, (Share(three, days=365),), 0)
-        assert not allowed(ledger, EVENT, 3, wide, (Share(three, days=365),), 0)
+        assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, run="run"),)) == 3
+        assert room(ledger, "run", PROPOSAL, wide, (SubLimit(three, days=365),)) == 2
+        assert allowed(ledger, EVENT, 2, wide, (SubLimit(three, days=365),), 0)
+        assert not allowed(ledger, EVENT, 3, wide, (SubLimit(three, days=365),), 0)
         assert not allowed(ledger, EVENT, 1, Limit(self.cost({EVENT: 1}) * (1 + 1e-9), 1e-5, "rdp"), (), 5)
 
 
@@ -208,7 +208,7 @@ class TestPolicyFile:
 def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     charter = read(new_node(tmp_path / "b"))
     data = held(charter)
-    with closing(open_node_ledger(charter, data, Tail())) as ledger:
+    with closing(open_node_ledger(charter, data, ChainTail())) as ledger:
         seen = ledger.tail
     path = ledger_path(charter.ledgers, "b")
     open_node_ledger(charter, data, seen).close()

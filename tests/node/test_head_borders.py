@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.privacy.accounting.events import encode, gaussian
-from dpfl.privacy.ledger.starts import Start
+from dpfl.privacy.ledger.starts import NodeStart
 from dpfl.protocol.keys import canonical, raw, sign
 from dpfl.protocol.ledger_head import (
     KEPT,
@@ -23,11 +23,11 @@ from dpfl.protocol.ledger_head import (
     head_from_words,
     heads_from_words,
 )
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 LINE = encode(gaussian(1.0))
-HEAD = LedgerHead("b", raw(KEY.public_key()), "sample", "add/remove one", 9, "a" * 64, (Start(1, "0" * 16, 9),), (), ())
+HEAD = LedgerHead("b", raw(KEY.public_key()), "sample", "add/remove one", 9, "a" * 64, (NodeStart(1, "0" * 16, 9),), (), ())
 
 
 def signed(head: LedgerHead = HEAD, **changes: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def signed(head: LedgerHead = HEAD, **changes: Any) -> dict[str, Any]:
 def refused(given: Any) -> bool:
     try:
         head_from_words(given)
-    except Bad as bad:
+    except ProtocolError as bad:
         return bad.reason == "bad-words"
     return False
 
@@ -48,7 +48,7 @@ def test_as_many_heads_as_a_message_may_show_and_no_more() -> None:
     assert len(heads_from_words([one] * MOST_HEADS)) == MOST_HEADS == 32
     assert heads_from_words([]) == ()
     for odd in ([one] * (MOST_HEADS + 1), {}, (one,), "", "heads", None, 3, {"head": 1}):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             heads_from_words(odd)
 
 
@@ -103,7 +103,7 @@ def test_a_message_shows_as_many_heads_as_it_may_hold() -> None:
 
 def test_of_each_start_the_furthest_head_is_remembered_and_of_starts_the_latest() -> None:
     def head(boot: int, rows: int) -> SignedHead:
-        return SignedHead(LedgerHead(**{**vars(HEAD), "rows": rows, "starts": (Start(boot, f"{boot:016x}", rows),)}), "")
+        return SignedHead(LedgerHead(**{**vars(HEAD), "rows": rows, "starts": (NodeStart(boot, f"{boot:016x}", rows),)}), "")
 
     known = HeadSet()
     assert known.add(head(1, 5))

@@ -11,10 +11,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
+from dpfl.client.runner import ClientRunner
 from dpfl.errors import DpflError
 from dpfl.protocol import messages
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 from tests.node.test_node import PLAIN, PRIVATE, site, start
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -29,19 +29,19 @@ def signed(body: bytes) -> bytes:
     return body + KEY.sign(body)
 
 
-def reread(letter: bytes, most: int = MANY) -> messages.Letter:
+def reread(letter: bytes, most: int = MANY) -> messages.SignedMessage:
     return messages.read(letter, KEY.public_key(), most)
 
 
 def refused(letter: bytes, most: int = MANY) -> str:
-    with pytest.raises(Bad) as bad:
+    with pytest.raises(ProtocolError) as bad:
         reread(letter, most)
     return str(bad.value.reason)
 
 
 def test_a_letter_has_64_arrays_at_most():
     assert len(reread(messages.write({}, arrays(64), KEY)).arrays) == 64
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         messages.write({}, arrays(65), KEY)
     entries = [{"dtype": "uint8", "name": f"a{number:03d}", "offset": 0, "shape": [0]} for number in range(65)]
     for count, reason in ((64, ""), (65, "bad-arrays")):
@@ -52,7 +52,7 @@ def test_a_letter_has_64_arrays_at_most():
 
 def test_an_array_has_8_dimensions_at_most():
     assert reread(messages.write({}, {"a": np.zeros((1,) * 8, np.float32)}, KEY)).arrays["a"].ndim == 8
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         messages.write({}, {"a": np.zeros((1,) * 9, np.float32)}, KEY)
 
 
@@ -62,7 +62,7 @@ def test_a_letter_is_as_long_as_is_allowed_and_its_head_a_mebibyte():
     assert refused(letter, len(letter) - 1) == "too-large"
     room = (1 << 20) - len(messages._written({"arrays": [], "x": ""}))
     assert len(reread(messages.write({"x": "y" * room}, {}, KEY)).head["x"]) == room
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         messages.write({"x": "y" * (room + 1)}, {}, KEY)
 
 
@@ -77,11 +77,11 @@ def test_a_letter_that_ends_early_or_late_is_none():
 
 def test_norms_of_gradients_are_of_public_clients_alone(tmp_path: Path):
     asked = replace(PRIVATE, norms=True)
-    node = Node(site(tmp_path, ledgers=None))
+    node = ClientRunner(site(tmp_path, ledgers=None))
     with pytest.raises(DpflError, match="whose data is public"):
         node.work(asked, start())
     node.close()
-    node = Node(site(tmp_path, ledgers=None, public=range(1, 2)))
+    node = ClientRunner(site(tmp_path, ledgers=None, public=range(1, 2)))
     raw = node.work(asked, start()).raw
     assert raw is not None
     assert len(raw["norms"]) == 30

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays_of
 
 from dpfl.codec import canonical
 from dpfl.protocol import messages
-from dpfl.protocol.messages import MAGIC, MOST_HEAD, SIGNATURE, Bad, Reason
+from dpfl.protocol.messages import MAGIC, MOST_HEAD, SIGNATURE, ProtocolError, RefusalReason
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -45,12 +45,12 @@ def signed(head: Any, body: bytes = b"") -> bytes:
     return whole + KEY.sign(whole)
 
 
-def read(data: bytes, most: int = MOST) -> messages.Letter:
+def read(data: bytes, most: int = MOST) -> messages.SignedMessage:
     return messages.read(data, KEY.public_key(), most)
 
 
-def refused(data: bytes, most: int = MOST) -> Reason:
-    with pytest.raises(Bad) as bad:
+def refused(data: bytes, most: int = MOST) -> RefusalReason:
+    with pytest.raises(ProtocolError) as bad:
         read(data, most)
     return bad.value.reason
 
@@ -71,34 +71,34 @@ LETTER = messages.write({"kind": "work", "n": 3}, {"model": np.arange(7, dtype=n
 
 @given(st.integers(0, len(LETTER) - 1))
 def test_a_letter_that_is_cut_short_is_refused(length: int) -> None:
-    assert refused(LETTER[:length]) in (Reason.NOT_A_LETTER, Reason.BAD_SIGNATURE)
+    assert refused(LETTER[:length]) in (RefusalReason.NOT_A_LETTER, RefusalReason.BAD_SIGNATURE)
 
 
 @given(st.integers(0, len(LETTER) * 8 - 1))
 def test_a_letter_with_one_bit_flipped_is_refused(bit: int) -> None:
     changed = bytearray(LETTER)
     changed[bit // 8] ^= 1 << bit % 8
-    assert refused(bytes(changed)) in (Reason.NOT_A_LETTER, Reason.BAD_SIGNATURE)
+    assert refused(bytes(changed)) in (RefusalReason.NOT_A_LETTER, RefusalReason.BAD_SIGNATURE)
 
 
 @given(st.binary(min_size=1, max_size=80))
 def test_a_letter_with_more_behind_it_is_refused(more: bytes) -> None:
-    assert refused(LETTER + more) == Reason.BAD_SIGNATURE
+    assert refused(LETTER + more) == RefusalReason.BAD_SIGNATURE
 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_even_where_it_is_signed(body: bytes) -> None:
     for data in (body, MAGIC + body, MAGIC + body + KEY.sign(MAGIC + body)):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             read(data)
 
 
 def test_a_letter_of_another_key_is_refused_before_anything_of_it_is_read() -> None:
-    assert refused(messages.write({}, {}, OTHER)) == Reason.BAD_SIGNATURE
+    assert refused(messages.write({}, {}, OTHER)) == RefusalReason.BAD_SIGNATURE
 
 
 def test_a_letter_larger_than_agreed_is_refused() -> None:
-    assert refused(LETTER, most=len(LETTER) - 1) == Reason.TOO_LARGE
+    assert refused(LETTER, most=len(LETTER) - 1) == RefusalReason.TOO_LARGE
     assert read(LETTER, most=len(LETTER)).head["n"] == 3
 
 
@@ -142,7 +142,7 @@ def test_arrays_that_are_not_as_announced_are_refused_without_memory_for_them(en
     data = signed({"arrays": entries}, bytes(100))
     tracemalloc.start()
     try:
-        assert refused(data) == Reason.BAD_ARRAYS
+        assert refused(data) == RefusalReason.BAD_ARRAYS
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
@@ -152,17 +152,17 @@ def test_arrays_that_are_not_as_announced_are_refused_without_memory_for_them(en
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_numbers_that_are_not_finite_are_neither_written_nor_read(odd: float, dtype: type) -> None:
     array = np.array([1, odd], dtype)
-    with pytest.raises(Bad, match="not-finite"):
+    with pytest.raises(ProtocolError, match="not-finite"):
         messages.write({}, {"a": array}, KEY)
     head = {"arrays": [entry(dtype=array.dtype.name, shape=[2])]}
-    assert refused(signed(head, array.tobytes())) == Reason.NOT_FINITE
+    assert refused(signed(head, array.tobytes())) == RefusalReason.NOT_FINITE
 
 
 @pytest.mark.parametrize(
     "array", [np.ones(2, np.int64), np.ones(2, np.float16), np.array(["a"]), np.array([None]), np.ones(2, bool)]
 )
 def test_only_floating_point_arrays_are_written(array: np.ndarray) -> None:
-    with pytest.raises(Bad, match="bad-arrays"):
+    with pytest.raises(ProtocolError, match="bad-arrays"):
         messages.write({}, {"a": array}, KEY)
 
 
@@ -187,17 +187,17 @@ def test_only_floating_point_arrays_are_written(array: np.ndarray) -> None:
     ],
 )
 def test_a_head_that_is_not_in_the_one_written_form_is_refused(words: bytes) -> None:
-    assert refused(signed(words)) == Reason.BAD_HEAD
+    assert refused(signed(words)) == RefusalReason.BAD_HEAD
 
 
 def test_a_head_is_bounded_whatever_it_announces() -> None:
-    assert refused(signed(b" " * (MOST_HEAD + 1)), most=1 << 22) == Reason.BAD_HEAD
+    assert refused(signed(b" " * (MOST_HEAD + 1)), most=1 << 22) == RefusalReason.BAD_HEAD
     for length in (2**32 - 1, 1000):
         whole = MAGIC + length.to_bytes(4, "little") + b"{}"
-        assert refused(whole + KEY.sign(whole)) == Reason.BAD_HEAD
-    with pytest.raises(Bad, match="bad-head"):
+        assert refused(whole + KEY.sign(whole)) == RefusalReason.BAD_HEAD
+    with pytest.raises(ProtocolError, match="bad-head"):
         messages.write({"a": "x" * MOST_HEAD}, {}, KEY)
-    with pytest.raises(Bad, match="bad-head"):
+    with pytest.raises(ProtocolError, match="bad-head"):
         messages.write({"arrays": []}, {}, KEY)
 
 

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import clipped_sum, plain_steps, private_steps, shuffled
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.gradients import clipped
 from dpfl.gradients.clipped import ClippedGradients
@@ -49,8 +49,8 @@ def change(
     before = model.read()
     x, y = data
     groups = release.clip.groups(model.layout.names)
-    holdings = Holdings(x, y, torch.arange(len(x)))
-    private_steps(ClippedGradients(model, groups), holdings, declared, steps, Local(SGD(rate)), release, keyed(seed))
+    holdings = ClientDataset(x, y, torch.arange(len(x)))
+    private_steps(ClippedGradients(model, groups), holdings, declared, steps, LocalTraining(SGD(rate)), release, keyed(seed))
     return model.read() - before
 
 
@@ -142,9 +142,9 @@ def test_the_noise_of_one_step_has_the_stated_deviation_sigma_c_over_q_n() -> No
         """The same batch every time, other noise each time."""
         model = FlatModel(network(wide))
         before = model.read()
-        holdings = Holdings(*data, torch.arange(30))
+        holdings = ClientDataset(*data, torch.arange(30))
         generator = lambda purpose: keyed(0 if purpose == "batch" else seed)(purpose)  # noqa: E731
-        private_steps(ClippedGradients(model), holdings, 50, 1, Local(SGD(0.7)), release, generator)
+        private_steps(ClippedGradients(model), holdings, 50, 1, LocalTraining(SGD(0.7)), release, generator)
         return model.read() - before
 
     difference = step(1) - step(2)
@@ -195,7 +195,7 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
     module, (x, y) = Notebook(), images(20)
     x[:, 0] = torch.arange(20)
     rows = torch.arange(5, 15)
-    plain_steps(FlatModel(module), Holdings(x, y, rows), 6, Local(SGD(0.01), batch_size=4), keyed(0))
+    plain_steps(FlatModel(module), ClientDataset(x, y, rows), 6, LocalTraining(SGD(0.01), batch_size=4), keyed(0))
     assert [len(batch) for batch in module.seen] == [4, 4, 2, 4, 4, 2]
     first, second = list(chain(*module.seen[:3])), list(chain(*module.seen[3:]))
     assert sorted(first) == sorted(second) == rows.tolist()
@@ -205,7 +205,7 @@ def test_plain_steps_use_every_image_once_an_epoch_in_a_new_order() -> None:
 def test_plain_steps_equal_sgd_written_out() -> None:
     x, y = images(10)
     model, module = FlatModel(network()), network()
-    plain_steps(model, Holdings(x, y, torch.arange(10)), 3, Local(SGD(0.3), batch_size=10), keyed(0))
+    plain_steps(model, ClientDataset(x, y, torch.arange(10)), 3, LocalTraining(SGD(0.3), batch_size=10), keyed(0))
     reference = torch.optim.SGD(module.parameters(), lr=0.3)
     for _ in range(3):
         reference.zero_grad()

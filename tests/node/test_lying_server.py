@@ -19,7 +19,7 @@ from dpfl.node.service import Service
 from dpfl.privacy import FixedSize, Flat, Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.metric import MetricQuery
 from tests.node.loopback import PROPOSAL, ROUNDS, SIZE, TASK, Asked, join, new_node, round_of, work, write_policy
 
 Open = Callable[..., Asked]
@@ -48,7 +48,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(tmp_
     table = {"label": "visits", "task": "counts", "columns": {"age": {"low": 0, "high": 99}}}
     (new_node(tmp_path / "b").parent / "own.csv").write_text("age,visits\n" + "40,2\n" * 60)
     node = opened(data={"name": "own.csv", "classes": None, **table}, allow={"models": ["linear"]})
-    held, metric = node.service.held, MetricSurvey(5.0, 1, 0, 1.0, 0.0, secure=True)
+    held, metric = node.service.held, MetricQuery(5.0, 1, 0, 1.0, 0.0, secure=True)
     words = {"model": "linear", "options": (), "learning": held.task, "shape": held.shape, "schema": schema_digest(held)}
     node(join(replace(PROPOSAL, **words, events=((metric.event, 1),))))
     for numbers, cells in ((0, 10_000), (0, 2), (2, 0), (0, 0)):
@@ -60,7 +60,7 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(tmp_
 
 
 def test_a_metric_counts_each_sample_with_as_many_numbers_as_its_noise_is_for() -> None:
-    for survey in (MetricSurvey(1.0, 0, 5, 1.0, 0.0), MetricSurvey(1.0, 1, 1, 1.0, 0.0)):
+    for survey in (MetricQuery(1.0, 0, 5, 1.0, 0.0), MetricQuery(1.0, 1, 1, 1.0, 0.0)):
         with pytest.raises(DpflError, match="counts with 1 numbers"):
             survey.answer([torch.ones(3, 1)], 3, np.random.default_rng(0))
 

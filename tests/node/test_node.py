@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.client import runner as node_module
-from dpfl.client.context import Site
-from dpfl.client.dataset import Holdings, Questioned
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ClientDataset, QueryData
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.objectives import Contrastive, CrossEntropy, Objective
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Reply, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining
 from dpfl.data.names import client_names
-from dpfl.data.units import Units
+from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
 from dpfl.gradients import clipped as clipped_module
 from dpfl.models import FlatModel, from_module
@@ -39,19 +39,19 @@ from dpfl.privacy import (
     accountant,
 )
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.client_ledgers import Ledgers, ledger_path
-from dpfl.privacy.mechanisms.clip import Model
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers, ledger_path
+from dpfl.privacy.mechanisms.clip import ModelClip
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import MultiClass
 from tests.conftest import PATIENCE
 
 FEATURES, CLASSES, IMAGES = 12, 4, 60
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
 EVENT = SAMPLES.event(30)
-PRIVATE = Task(round=3, client=1, steps=2, local=Local(SGD(0.5)), clients=Release(), samples=SAMPLES)
+PRIVATE = ClientTask(round=3, client=1, steps=2, local=LocalTraining(SGD(0.5)), clients=Release(), samples=SAMPLES)
 PLAIN = replace(PRIVATE, samples=None)
 
 
@@ -60,15 +60,17 @@ def network(width: int = 8) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, width), nn.Tanh(), nn.Linear(width, CLASSES))
 
 
-def site(folder: Path, module: nn.Module | None = None, run: str = "first", limit: Limit | None = None, **options: Any) -> Site:
+def site(
+    folder: Path, module: nn.Module | None = None, run: str = "first", limit: Limit | None = None, **options: Any
+) -> ClientContext:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(IMAGES, FEATURES, generator=generator)
     y = torch.randint(CLASSES, (IMAGES,), generator=generator)
     clients = (torch.arange(30), torch.arange(30, 60))
     described = from_module(module or network())
-    ledgers = Ledgers(folder, client_names(2), "sample", ADD_REMOVE, limit)
-    agreed = Policy(trusted=True, bare=True)
-    plain = Site(run, described, MultiClass(CLASSES), x, y, clients, (30, 30), Keyed(0), ledgers, policy=agreed)
+    ledgers = ClientLedgers(folder, client_names(2), "sample", ADD_REMOVE, limit)
+    agreed = DisclosureRules(trusted=True, bare=True)
+    plain = ClientContext(run, described, MultiClass(CLASSES), x, y, clients, (30, 30), Keyed(0), ledgers, policy=agreed)
     return replace(plain, **options)
 
 
@@ -79,8 +81,8 @@ def start(module: nn.Module | None = None) -> Tensor:
     return FlatModel(module or network()).read()
 
 
-def work(where: Site, task: Task = PRIVATE, vector: Tensor | None = None) -> Reply:
-    node = Node(where)
+def work(where: ClientContext, task: ClientTask = PRIVATE, vector: Tensor | None = None) -> ClientReply:
+    node = ClientRunner(where)
     try:
         return node.work(task, start() if vector is None else vector)
     finally:
@@ -118,9 +120,9 @@ class Collapses(Watcher):
 
 def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
     """Between the owner's consent and the flush to disk: as long as training takes, and `then`."""
-    flush, await_, trained = Ledger._flush, Node._await, threading.Event()
+    flush, await_, trained = Ledger._flush, ClientRunner._await, threading.Event()
 
-    def awaited(self: Node, *values: Any) -> None:
+    def awaited(self: ClientRunner, *values: Any) -> None:
         trained.set()
         await_(self, *values)
 
@@ -131,7 +133,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None
         flush(self)
 
     monkeypatch.setattr(Ledger, "_flush", slowly)
-    monkeypatch.setattr(Node, "_await", awaited)
+    monkeypatch.setattr(ClientRunner, "_await", awaited)
 
 
 def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
@@ -139,7 +141,7 @@ def test_the_debit_is_on_disk_before_the_reply_leaves_though_the_disk_is_slow(
 ) -> None:
     slow_disk(monkeypatch, lambda: None)
     Watcher.folder, Watcher.seen = tmp_path, []
-    node = Node(site(tmp_path, Watcher()))
+    node = ClientRunner(site(tmp_path, Watcher()))
     reply = node.work(PRIVATE, start(Watcher()))
     assert reply.update is not None
     assert spent(tmp_path) == {EVENT: 2}
@@ -160,7 +162,7 @@ def test_a_disk_that_fails_after_training_lets_nothing_leave(tmp_path: Path, mon
 
 def test_the_debit_is_awaited_where_training_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow_disk(monkeypatch, lambda: None)
-    node = Node(site(tmp_path, Collapses()))
+    node = ClientRunner(site(tmp_path, Collapses()))
     with pytest.raises(MemoryError):
         node.work(PRIVATE, start(Collapses()))
     assert spent(tmp_path) == {EVENT: 2}
@@ -223,7 +225,7 @@ def test_a_sample_without_a_finite_gradient_is_as_if_it_were_not_there(tmp_path:
 
 
 def test_weights_that_left_all_bounds_give_a_reply_marked_diverged_and_no_update(tmp_path: Path) -> None:
-    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0)), local=Local(SGD(1e41)))
+    whole = replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1.0)), local=LocalTraining(SGD(1e41)))
     reply = work(site(tmp_path), replace(whole, steps=4))
     assert reply.diverged
     assert "not finite" in reply.failed
@@ -260,9 +262,9 @@ def test_steps_beyond_all_bounds_are_not_told_where_noise_hides_the_client(
     where = site(tmp_path, OneWeight())
     where.x.fill_(1)
     where.y.fill_(label)
-    upload = Upload(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
     one = replace(where, clients=(where.clients[0], where.clients[1][:1]))
-    reply = work(one, replace(PLAIN, samples=clipped, upload=upload, local=Local(SGD(2e38))), torch.tensor([weight]))
+    reply = work(one, replace(PLAIN, samples=clipped, upload=upload, local=LocalTraining(SGD(2e38))), torch.tensor([weight]))
     assert reply.update is not None
     assert torch.isfinite(reply.update).all()
 
@@ -271,10 +273,10 @@ def test_steps_beyond_all_bounds_are_not_told_where_noise_hides_the_client(
 def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(tmp_path: Path, hidden: str) -> None:
     where = site(tmp_path)
     where.x[where.clients[1][5]] = math.nan
-    plain = Task(0, 1, 3, Local(SGD(0.1)), Release())
+    plain = ClientTask(0, 1, 3, LocalTraining(SGD(0.1)), Release())
     assert work(where, plain).diverged, "without noise nobody is hidden"
     noisy = Release(clip=Flat(1.0), noise=Gaussian(1.0))
-    upload = Upload(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
     reply = work(where, replace(plain, upload=upload) if hidden == "upload" else replace(plain, clients=noisy))
     assert reply.update is not None
     assert torch.isfinite(reply.update).all()
@@ -285,10 +287,10 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
     """All weights are so long that a step is half of their last digit: one sample of 30 decides whether it is rounded up."""
     length, digit, gradient = 1.5 * 2.0**20, 0.125, 0.75 / math.sqrt(9.75)
     rate = digit / 2 / (0.98 * gradient)
-    upload = Upload(clip=Flat(rate), noise=Gaussian(1e-9), moves=2 * rate / 30)
-    task = replace(PLAIN, steps=1, samples=Release(FixedSize(30), Flat(1.0)), upload=upload, local=Local(SGD(rate)))
+    upload = UpdateRelease(clip=Flat(rate), noise=Gaussian(1e-9), moves=2 * rate / 30)
+    task = replace(PLAIN, steps=1, samples=Release(FixedSize(30), Flat(1.0)), upload=upload, local=LocalTraining(SGD(rate)))
 
-    def sent(name: str, odd: int, task: Task) -> Tensor:
+    def sent(name: str, odd: int, task: ClientTask) -> Tensor:
         where = site(tmp_path / name, nn.Linear(FEATURES, CLASSES))
         where.x.fill_(1)
         where.y.fill_(0)
@@ -306,7 +308,7 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
 @pytest.mark.parametrize("multiplier", [0.5, 3.0])
 def test_the_noise_of_an_upload_is_no_more_than_that_where_rounding_moves_nothing(tmp_path: Path, multiplier: float) -> None:
     """The clip is of the update itself, and the noise is for all that is inside."""
-    upload = Upload(clip=Flat(1e-3), noise=Gaussian(multiplier), moves=2e-3, protects="client")
+    upload = UpdateRelease(clip=Flat(1e-3), noise=Gaussian(multiplier), moves=2e-3, protects="client")
     sent = work(site(tmp_path, network(200)), replace(PLAIN, upload=upload, samples=None), start(network(200))).update
     assert sent is not None
     assert float(sent.std()) == pytest.approx(2e-3 * multiplier, rel=0.1)
@@ -323,14 +325,14 @@ class Mixing(nn.Module):
 
 def test_a_metric_of_a_model_that_mixes_samples_is_refused(tmp_path: Path) -> None:
     """One sample would move what all the others count with."""
-    asked = replace(PRIVATE, steps=0, samples=None, survey=MetricSurvey(1.0, 2, 0, 4.0, 0.0))
+    asked = replace(PRIVATE, steps=0, samples=None, survey=MetricQuery(1.0, 2, 0, 4.0, 0.0))
     with pytest.raises(DpflError, match="mixes the samples"):
         work(site(tmp_path, Mixing()), asked, start(Mixing()))
 
 
 def test_the_noise_covers_the_difference_of_a_clipped_model_to_a_long_one(tmp_path: Path) -> None:
     """Two models inside the clip are twice its level apart; so far from where they began, float32 knows neither."""
-    upload = Upload(clip=Model(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    upload = UpdateRelease(clip=ModelClip(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
     began = torch.full((SIZE,), 1e6)
     reply = work(site(tmp_path), replace(PLAIN, upload=upload, samples=None), began)
     assert reply.update is not None
@@ -366,12 +368,12 @@ def test_a_replay_gives_the_same_update_even_after_another_run_used_the_ledger(t
     [
         (replace(PRIVATE, round=4), 0.0),
         (replace(PRIVATE, steps=3), 0.0),
-        (replace(PRIVATE, local=Local(SGD(0.25))), 0.0),
+        (replace(PRIVATE, local=LocalTraining(SGD(0.25))), 0.0),
         (replace(PRIVATE, samples=replace(SAMPLES, clip=Flat(2.0))), 0.0),
         (PRIVATE, 1e-6),
     ],
 )
-def test_another_round_task_or_model_is_another_debit(tmp_path: Path, task: Task, moved: float) -> None:
+def test_another_round_task_or_model_is_another_debit(tmp_path: Path, task: ClientTask, moved: float) -> None:
     work(site(tmp_path))
     work(site(tmp_path), task, start() + moved)
     assert sum(spent(tmp_path).values()) == 2 + task.steps
@@ -397,7 +399,7 @@ def test_another_client_s_images_do_not_make_it_another_release(tmp_path: Path) 
     assert spent(tmp_path) == {EVENT: 2}
 
 
-def noise_only(where: Site, vector: Tensor | None = None) -> Tensor:
+def noise_only(where: ClientContext, vector: Tensor | None = None) -> Tensor:
     """What an (almost surely) empty batch releases: the noise itself."""
     update = work(where, replace(PRIVATE, samples=replace(SAMPLES, sampling=Poisson(1e-9)), steps=1), vector).update
     assert update is not None
@@ -433,8 +435,8 @@ class Random(nn.Module):
 
 
 @pytest.mark.parametrize("task", [PRIVATE, PLAIN])
-def test_torch_s_own_random_state_neither_changes_nor_matters(tmp_path: Path, task: Task) -> None:
-    vector, node = start(Random()), Node(site(tmp_path, Random()))
+def test_torch_s_own_random_state_neither_changes_nor_matters(tmp_path: Path, task: ClientTask) -> None:
+    vector, node = start(Random()), ClientRunner(site(tmp_path, Random()))
     torch.manual_seed(7)
     before = torch.get_rng_state()
     update = node.work(task, vector).update.clone()
@@ -471,7 +473,7 @@ def test_difference_clipping_bounds_the_update_and_keeps_its_direction(tmp_path:
 def test_model_clipping_bounds_the_client_s_model_and_not_its_update(tmp_path: Path, share: float) -> None:
     trained = start() + raw(tmp_path)
     level = share * float(trained.norm())
-    reply = work(site(tmp_path), replace(PLAIN, clients=Release(clip=Model(level))))
+    reply = work(site(tmp_path), replace(PLAIN, clients=Release(clip=ModelClip(level))))
     assert reply.inside == (share > 1)
     assert float((start() + reply.update).norm()) <= level * (1 + 1e-6)
     assert torch.allclose(start() + reply.update, min(1.0, share) * trained, atol=2e-5)
@@ -522,7 +524,7 @@ def test_an_unclipped_upload_is_the_difference_itself(tmp_path: Path) -> None:
 
 def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpfl.client.runner.OPEN_LEDGERS", 1)
-    node = Node(site(tmp_path))
+    node = ClientRunner(site(tmp_path))
     for round in range(2):
         for client in (0, 1):
             assert node.work(replace(PRIVATE, client=client, round=round), start()).update is not None
@@ -533,9 +535,9 @@ def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path
 @pytest.mark.parametrize("objective", [CrossEntropy(), Contrastive()])
 def test_another_vector_beside_the_model_is_another_release_with_noise_of_its_own(tmp_path: Path, objective: Objective) -> None:
     """A correction of the gradients, or the client's own last model."""
-    upload = Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
-    task = replace(PLAIN, upload=upload, local=Local(SGD(0.5), objective=objective))
-    node = Node(site(tmp_path))
+    upload = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
+    task = replace(PLAIN, upload=upload, local=LocalTraining(SGD(0.5), objective=objective))
+    node = ClientRunner(site(tmp_path))
     first, again, other = (node.work(task, start(), start() + moved).update for moved in (0.1, 0.1, 0.2))
     node.close()
     assert torch.equal(first, again)
@@ -545,8 +547,8 @@ def test_another_vector_beside_the_model_is_another_release_with_noise_of_its_ow
 
 def test_a_last_model_is_compared_with_and_not_added_to_the_gradients(tmp_path: Path) -> None:
     def update(mu: float, last: Tensor | None) -> Tensor:
-        node = Node(site(tmp_path))
-        found = node.work(replace(PLAIN, local=Local(SGD(0.5), objective=Contrastive(mu))), start(), last).update
+        node = ClientRunner(site(tmp_path))
+        found = node.work(replace(PLAIN, local=LocalTraining(SGD(0.5), objective=Contrastive(mu))), start(), last).update
         node.close()
         assert found is not None
         return found
@@ -558,7 +560,7 @@ def test_a_last_model_is_compared_with_and_not_added_to_the_gradients(tmp_path: 
 
 def test_the_node_names_a_release_by_the_model_that_it_was_given(tmp_path: Path) -> None:
     """Fault: a digest that the server says. Two models under one name would share their noise, and their debit."""
-    node, vector = Node(site(tmp_path)), start()
+    node, vector = ClientRunner(site(tmp_path)), start()
     first = node.work(PRIVATE, vector).update.clone()
     vector += 1e-3  # the same memory, as in a worker process
     second = node.work(PRIVATE, vector).update.clone()
@@ -571,7 +573,7 @@ def test_the_node_names_a_release_by_the_model_that_it_was_given(tmp_path: Path)
 
 
 def test_a_model_whose_bits_differ_has_another_digest_though_its_numbers_are_equal(tmp_path: Path) -> None:
-    node, zeros = Node(site(tmp_path)), torch.zeros(SIZE)
+    node, zeros = ClientRunner(site(tmp_path)), torch.zeros(SIZE)
     assert node._model_digest(zeros) != node._model_digest(-zeros)
     assert node._model_digest(zeros) == node._model_digest(zeros.clone())
     node.close()
@@ -580,7 +582,7 @@ def test_a_model_whose_bits_differ_has_another_digest_though_its_numbers_are_equ
 @pytest.mark.parametrize("width", [13, 200])
 def test_what_a_sample_counts_with_in_a_metric_is_the_same_in_every_batch(tmp_path: Path, width: int) -> None:
     """With weights of 1e9, where the last bit of a score decides the answer."""
-    node = Node(site(tmp_path, network(width)))
+    node = ClientRunner(site(tmp_path, network(width)))
     node.model.load(node.model.read() * 1e9)
     x, y = node.site.x, node.site.y
     whole = node._counted(x, y, 4.0)
@@ -591,7 +593,7 @@ def test_what_a_sample_counts_with_in_a_metric_is_the_same_in_every_batch(tmp_pa
 
 def test_a_node_says_how_units_were_computed(tmp_path: Path) -> None:
     for arithmetic in ("exact", "fast"):
-        node = Node(site(tmp_path / arithmetic, arithmetic=arithmetic))
+        node = ClientRunner(site(tmp_path / arithmetic, arithmetic=arithmetic))
         assert node.arithmetic == ""
         node.work(PRIVATE, start())
         assert node.arithmetic.startswith(arithmetic)
@@ -614,7 +616,7 @@ def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(tmp_path: P
 
 
 def test_a_batch_of_most_models_may_be_larger_than_one_of_cancelling_products(tmp_path: Path) -> None:
-    node = Node(site(tmp_path))
+    node = ClientRunner(site(tmp_path))
     found = node._clipped(SAMPLES)
     assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=False) > 180_000
     assert found.largest_batch(node.site.x[:0], node.site.y[:0], persons=True) < 17_000
@@ -625,17 +627,19 @@ def test_a_batch_of_most_models_may_be_larger_than_one_of_cancelling_products(tm
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e38, -0.0])
 def test_one_unit_moves_an_answer_by_its_bound_at_most(tmp_path: Path, scale: float, value: float) -> None:
     """Metrics, means and scales of columns, of a sample and of a person, with weights that a server chose."""
-    node = Node(site(tmp_path, network(17)))
+    node = ClientRunner(site(tmp_path, network(17)))
     node.model.load(node.model.read() * scale)
     x, y, rows, persons = 3 * node.site.x, node.site.y, torch.arange(IMAGES), torch.arange(IMAGES) // 3
     x[7] = value
-    surveys = MetricSurvey(1.0, 2, 0, 4.0, 0.0), MeanSurvey(1.0), ColumnSurvey(1.0, FEATURES, (0, 1, 2), ((6, 10), (7, 3)))
+    surveys = MetricQuery(1.0, 2, 0, 4.0, 0.0), MeanQuery(1.0), ColumnQuery(1.0, FEATURES, (0, 1, 2), ((6, 10), (7, 3)))
     for survey in surveys:
         for by, numbers in ((None, rows), (persons, persons)):
             kept = rows[numbers != numbers[7]]
             sums = [
                 survey.exact_sum(
-                    Questioned(Holdings(x, y, some, None if by is None else Units.of(some, by)), CLASSES, 30, node._counted)
+                    QueryData(
+                        ClientDataset(x, y, some, None if by is None else UnitGroups.of(some, by)), CLASSES, 30, node._counted
+                    )
                 )
                 for some in (rows, kept)
             ]

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.client import plain_descent as ways
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import plain_steps
-from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, Perturbed, contrastive_losses, final_layer
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores, contrastive_losses, final_layer
 from dpfl.client.optimisers import SGD
 from dpfl.client.plain_descent import descent
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import plain_gradient
 from dpfl.models import FlatModel
@@ -23,7 +23,7 @@ from dpfl.privacy import Keyed
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 
 X, Y = torch.randn(10, 5, generator=torch.Generator().manual_seed(0)), torch.arange(10) % 3
-DATA = Holdings(X, Y, torch.arange(10))
+DATA = ClientDataset(X, Y, torch.arange(10))
 
 
 def network() -> nn.Module:
@@ -122,7 +122,7 @@ def test_representations_to_compare_with_leave_statistics_and_random_state_alone
 
 def test_the_perturbed_loss_moves_the_last_layer_by_keyed_noise_and_nothing_else() -> None:
     model = FlatModel(network())
-    loss = Perturbed(share=0.7, deviation=0.5).start(model, None, Keyed(3).generator)
+    loss = PerturbedScores(share=0.7, deviation=0.5).start(model, None, Keyed(3).generator)
     rng = Keyed(3).generator("perturbation")
     torch.manual_seed(99)
     state = torch.get_rng_state()
@@ -137,7 +137,7 @@ def test_the_perturbed_loss_moves_the_last_layer_by_keyed_noise_and_nothing_else
 
 def test_a_layer_without_bias_is_perturbed_too() -> None:
     model = FlatModel(nn.Sequential(nn.Linear(5, 3, bias=False)))
-    values = {Perturbed(1.0, 0.5).start(model, None, Keyed(seed).generator)(model, X, Y).item() for seed in (0, 0, 1)}
+    values = {PerturbedScores(1.0, 0.5).start(model, None, Keyed(seed).generator)(model, X, Y).item() for seed in (0, 0, 1)}
     assert len(values) == 2
 
 
@@ -146,7 +146,7 @@ def test_a_layer_without_bias_is_perturbed_too() -> None:
 
 OBJECTIVES: dict[str, Callable[[], Objective]] = {
     "contrastive": lambda: Contrastive(2.0, 0.3),
-    "perturbed": lambda: Perturbed(1.5, 0.3),
+    "perturbed": lambda: PerturbedScores(1.5, 0.3),
 }
 
 
@@ -167,33 +167,33 @@ def test_the_gradient_is_that_of_numeric_differences(name: str) -> None:
         assert numeric == pytest.approx(gradient[entry].item(), abs=2e-3)
 
 
-@pytest.mark.parametrize("objective", [Contrastive(mu=0.0), Perturbed(share=0.0)])
+@pytest.mark.parametrize("objective", [Contrastive(mu=0.0), PerturbedScores(share=0.0)])
 def test_a_term_of_no_weight_gives_plain_sgd(objective: Objective) -> None:
     ends = []
     for chosen in (objective, CrossEntropy()):
         model = FlatModel(network())
-        plain_steps(model, DATA, 5, Local(SGD(0.3), 4, objective=chosen), Keyed(0).generator, last=elsewhere(1))
+        plain_steps(model, DATA, 5, LocalTraining(SGD(0.3), 4, objective=chosen), Keyed(0).generator, last=elsewhere(1))
         ends.append(model.read())
     assert torch.allclose(*ends, atol=1e-6)
 
 
-@pytest.mark.parametrize("objective", [Contrastive(), Perturbed()])
+@pytest.mark.parametrize("objective", [Contrastive(), PerturbedScores()])
 def test_only_plain_cross_entropy_takes_the_ways_without_autograd(objective: Objective) -> None:
     model = FlatModel(network())
     taken = [
         descent(model, DATA, local, 5, None, local.objective.start(model, None, Keyed(0).generator)).func  # type: ignore[attr-defined]
-        for local in (Local(SGD(0.3), 4), Local(SGD(0.3), 4, objective=objective))
+        for local in (LocalTraining(SGD(0.3), 4), LocalTraining(SGD(0.3), 4, objective=objective))
     ]
     assert taken[0] is not ways._by_autograd
     assert taken[1] is ways._by_autograd
 
 
-@pytest.mark.parametrize("objective", [Contrastive(mu=5.0), Perturbed(deviation=1.0)])
+@pytest.mark.parametrize("objective", [Contrastive(mu=5.0), PerturbedScores(deviation=1.0)])
 def test_a_round_is_repeated_bit_for_bit_by_its_keys_and_moves_the_steps(objective: Objective) -> None:
     def end(seed: int, chosen: Objective = objective, torch_seed: int = 0) -> bytes:
         model = FlatModel(network())
         torch.manual_seed(torch_seed)
-        plain_steps(model, DATA, 3, Local(SGD(0.3), 10, objective=chosen), Keyed(seed).generator, last=elsewhere(1))
+        plain_steps(model, DATA, 3, LocalTraining(SGD(0.3), 10, objective=chosen), Keyed(seed).generator, last=elsewhere(1))
         return np.asarray(model.read()).tobytes()
 
     assert end(0) == end(0, torch_seed=1)
@@ -222,5 +222,5 @@ def test_a_model_that_does_not_end_in_a_linear_layer_is_refused(ending: nn.Modul
 
 def test_what_is_left_out_of_an_objective_is_as_its_paper_has_it() -> None:
     assert Contrastive() == Contrastive(1.0, 0.5)
-    assert Perturbed() == Perturbed(1.0, 0.1)
-    assert (Contrastive().needs_last, Perturbed().needs_last, CrossEntropy().needs_last) == (True, False, False)
+    assert PerturbedScores() == PerturbedScores(1.0, 0.1)
+    assert (Contrastive().needs_last, PerturbedScores().needs_last, CrossEntropy().needs_last) == (True, False, False)

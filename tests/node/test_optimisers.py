@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum, PlannedSGD, optimiser
+from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum, UncalibratedSGD, optimiser
 from dpfl.errors import DpflError
 
 PAIRS = {
@@ -89,16 +89,16 @@ def test_what_is_left_out_is_as_in_the_papers_and_in_torch() -> None:
     assert Momentum(0.1) == Momentum(0.1, 0.9)
     assert Adam(0.1) == Adam(0.1, 0.9, 0.999, 1e-8)
     assert AdaGrad(0.1) == AdaGrad(0.1, 1e-8)
-    assert not PlannedSGD(1.0).by_rows
+    assert not UncalibratedSGD(1.0).by_rows
 
 
 @pytest.mark.parametrize("walk", [0.0, -1.0, float("nan")])
 def test_a_walk_that_leads_nowhere_is_refused(walk: float) -> None:
     with pytest.raises(DpflError, match="must be above 0"):
-        PlannedSGD(walk)
+        UncalibratedSGD(walk)
 
 
 def test_noise_for_one_sample_is_bounded_for_steps_that_are_linear_alone() -> None:
     """`linear` says that a step is the gradient times the rate, which the noise of an upload relies on."""
     assert SGD(0.1).linear
-    assert not any(one.linear for one in (Momentum(0.1), Adam(0.1), AdaGrad(0.1), PlannedSGD(1.0)))
+    assert not any(one.linear for one in (Momentum(0.1), Adam(0.1), AdaGrad(0.1), UncalibratedSGD(1.0)))

@@ -11,45 +11,45 @@ from typing import Any
 
 import pytest
 
-from dpfl.client.disclosure_rules import Policy
-from dpfl.client.task import Summed, Task
+from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.node.statement import statement
-from dpfl.node.task_log import Order, Orders, Run
+from dpfl.node.task_log import RunRecord, TaskLog, TaskRecord
 from dpfl.privacy import Flat, Gaussian, Limit, Poisson, Release
 from dpfl.privacy.accounting.events import encode, gaussian
-from dpfl.privacy.ledger.chain import Tail
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.ledger.chain import ChainTail
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.protocol.proposal import in_order, proposal_from_words
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 from tests.node.loopback import EVENT, PROPOSAL, RUN, TASK, Asked, ask, join, new_node, round_of, work
 from tests.node.test_statement import KEY
 from tests.privacy.workers import open_ledger
 
-RUN_OF_B = Run("owner", {"words": 1}, 60)
+RUN_OF_B = RunRecord("owner", {"words": 1}, 60)
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Iterator[Orders]:
-    opened = Orders(tmp_path)
+def orders(tmp_path: Path) -> Iterator[TaskLog]:
+    opened = TaskLog(tmp_path)
     opened.join("run", RUN_OF_B)
     yield opened
     opened.close()
 
 
-def order(name: str = "0/train", round: int = 0, **changes: Any) -> Order:
-    return replace(Order("run", name, f"letter of {name}", round, EVENT, 2), **changes)
+def order(name: str = "0/train", round: int = 0, **changes: Any) -> TaskRecord:
+    return replace(TaskRecord("run", name, f"letter of {name}", round, EVENT, 2), **changes)
 
 
 def refused(call: Any, *given: Any) -> str:
-    with pytest.raises(Bad) as bad:
+    with pytest.raises(ProtocolError) as bad:
         call(*given)
     return str(bad.value.reason)
 
 
 class TestOrders:
-    def test_releases_of_a_run_are_counted_by_their_event_each_order_once(self, orders: Orders) -> None:
+    def test_releases_of_a_run_are_counted_by_their_event_each_order_once(self, orders: TaskLog) -> None:
         for name in ("a", "b"):
             orders.begin(order(name))
         orders.begin(order("b"))
@@ -60,12 +60,12 @@ class TestOrders:
         assert orders.made("run", gaussian(3.0), "") == 5
         assert orders.made("another", EVENT, "") == 0
 
-    def test_an_order_is_begun_three_times_at_most(self, orders: Orders) -> None:
+    def test_an_order_is_begun_three_times_at_most(self, orders: TaskLog) -> None:
         for _ in range(3):
             orders.begin(order())
         assert refused(orders.begin, order()) == "too-many-attempts"
 
-    def test_an_order_that_was_taken_back_counts_for_nothing(self, orders: Orders) -> None:
+    def test_an_order_that_was_taken_back_counts_for_nothing(self, orders: TaskLog) -> None:
         orders.begin(order("a"))
         orders.take_back(order("a"))
         assert orders.made("run", EVENT, "") == 0
@@ -77,7 +77,7 @@ class TestOrders:
             orders.begin(order("b"))
         assert refused(orders.begin, order("b")) == "too-many-attempts"
 
-    def test_rounds_do_not_go_back_and_replies_of_older_ones_are_gone(self, orders: Orders) -> None:
+    def test_rounds_do_not_go_back_and_replies_of_older_ones_are_gone(self, orders: TaskLog) -> None:
         orders.begin(order("a", round=1))
         orders.keep(order("a", round=1), b"first")
         assert orders.reply(order("a", round=1)) == b"first"
@@ -87,18 +87,18 @@ class TestOrders:
         assert orders.reply(order("a", round=1)) is None
         assert refused(orders.begin, order("d", round=1)) == "order-past"
 
-    def test_replies_that_are_kept_are_their_owner_s_alone(self, orders: Orders, tmp_path: Path) -> None:
+    def test_replies_that_are_kept_are_their_owner_s_alone(self, orders: TaskLog, tmp_path: Path) -> None:
         orders.begin(order())
         orders.keep(order(), b"reply")
         (reply,) = (tmp_path / "replies").iterdir()
         assert stat.S_IMODE(reply.stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "replies").stat().st_mode) == 0o700
 
-    def test_another_letter_for_an_order_is_refused(self, orders: Orders) -> None:
+    def test_another_letter_for_an_order_is_refused(self, orders: TaskLog) -> None:
         orders.begin(order())
         assert refused(orders.reply, order(letter="another")) == "order-changed"
 
-    def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(self, orders: Orders) -> None:
+    def test_sixteen_replies_are_kept_and_an_order_whose_reply_was_dropped_is_not_done_again(self, orders: TaskLog) -> None:
         names = [f"{number:02d}" for number in range(18)]
         for name in names:
             orders.begin(order(name))
@@ -109,7 +109,7 @@ class TestOrders:
             assert refused(orders.begin, order(name)) == "too-many-attempts"
         orders.begin(order(names[2]))
 
-    def test_of_runs_that_never_worked_the_latest_256_are_known(self, orders: Orders) -> None:
+    def test_of_runs_that_never_worked_the_latest_256_are_known(self, orders: TaskLog) -> None:
         orders.begin(order())
         for number in range(257):
             orders.join(f"waits {number}", RUN_OF_B)
@@ -117,9 +117,9 @@ class TestOrders:
         assert orders.run("waits 1") == RUN_OF_B
         assert orders.run("run") == RUN_OF_B
 
-    def test_the_end_of_the_chain_is_remembered(self, orders: Orders) -> None:
-        assert orders.seen == Tail()
-        for tail in (Tail(3, "ab"), Tail(7, "cd")):
+    def test_the_end_of_the_chain_is_remembered(self, orders: TaskLog) -> None:
+        assert orders.seen == ChainTail()
+        for tail in (ChainTail(3, "ab"), ChainTail(7, "cd")):
             orders.see(tail)
             assert orders.seen == tail
 
@@ -198,13 +198,13 @@ class TestProposals:
 
 
 class TestSummedTasks:
-    RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=Shared(3, 1))
-    SUMMED = Summed(1.0, 60.0, 4)
+    RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=NoiseShares(3, 1))
+    SUMMED = SecureSumTerms(1.0, 60.0, 4)
 
     def reason(self, **changes: Any) -> str:
         usual = {"samples": self.RELEASE, "summed": self.SUMMED, "steps": 1}
-        task: Task = replace(TASK, **{**usual, **changes})
-        return str(Policy(sums=True).reason(task) or "")
+        task: ClientTask = replace(TASK, **{**usual, **changes})
+        return str(DisclosureRules(sums=True).reason(task) or "")
 
     def test_one_step_or_one_update_is_in_a_sum_and_nothing_beside_it(self) -> None:
         assert self.reason() == ""
@@ -217,12 +217,12 @@ class TestSummedTasks:
         assert self.reason(**update, steps=5) == "", "an update of several steps is one update"
 
     def test_of_answers_only_means_with_shared_noise_are_summed(self) -> None:
-        mean = MeanSurvey(5.0, secure=True)
+        mean = MeanQuery(5.0, secure=True)
         asked = {"steps": 0, "survey": mean}
         assert self.reason(**asked) == ""
         assert self.reason(**asked, summed=None) == ""
-        assert self.reason(**{**asked, "survey": Survey(5.0, secure=True)}) == "uncovered"
+        assert self.reason(**{**asked, "survey": LabelQuery(5.0, secure=True)}) == "uncovered"
         assert self.reason(**asked, samples=replace(self.RELEASE, sums=None)) == "uncovered"
-        alone = Policy()
+        alone = DisclosureRules()
         task = replace(TASK, samples=self.RELEASE, summed=self.SUMMED, **asked)
         assert str(alone.reason(task)) == "not-trusted"

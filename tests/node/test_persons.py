@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from dpfl.client.context import Site
+from dpfl.client.context import ClientContext
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Reply, Summed, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.privacy.mechanisms.clip import PerLayer
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import MultiClass
 
 INPUTS, CLASSES, LEVEL, DECLARED = 4, 3, 0.5, 10
@@ -41,9 +41,9 @@ def module() -> nn.Module:
 MODEL = from_module(module())
 
 
-def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> Site:
+def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> ClientContext:
     held = (torch.arange(len(x)),)
-    return Site("test", MODEL, MultiClass(CLASSES), x, y, held, (DECLARED,), Keyed(0), persons=persons, **options)
+    return ClientContext("test", MODEL, MultiClass(CLASSES), x, y, held, (DECLARED,), Keyed(0), persons=persons, **options)
 
 
 def rows(sizes: Sequence[int], seed: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,8 +54,8 @@ def rows(sizes: Sequence[int], seed: int = 0, scale: float = 1.0) -> tuple[Tenso
     return x, y, torch.repeat_interleave(torch.tensor(list(sizes)))
 
 
-def worked(held: Site, task: Task) -> Tensor:
-    node = Node(held)
+def worked(held: ClientContext, task: ClientTask) -> Tensor:
+    node = ClientRunner(held)
     try:
         update = node.work(task, node.model.read()).update
         assert update is not None
@@ -64,17 +64,17 @@ def worked(held: Site, task: Task) -> Tensor:
         node.close()
 
 
-def answered(held: Site, survey: object) -> np.ndarray:
-    node = Node(held)
+def answered(held: ClientContext, survey: object) -> np.ndarray:
+    node = ClientRunner(held)
     try:
-        raw = node.work(Task(0, 0, 0, Local(SGD(1.0)), Release(), survey=survey), node.model.read()).raw  # type: ignore[arg-type]
+        raw = node.work(ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), survey=survey), node.model.read()).raw  # type: ignore[arg-type]
         assert raw is not None
         return raw["answer"].astype(np.float64)
     finally:
         node.close()
 
 
-STEP = Task(0, 0, 1, Local(SGD(1.0)), Release(), Release(All(), Flat(LEVEL)))
+STEP = ClientTask(0, 0, 1, LocalTraining(SGD(1.0)), Release(), Release(All(), Flat(LEVEL)))
 others, scales = st.lists(st.sampled_from([1, 2, 5]), min_size=1, max_size=4), st.floats(1e-3, 1e6)
 
 
@@ -107,8 +107,8 @@ def test_a_person_moves_answers_as_far_as_a_sample_may(held, gone, scale, seed) 
     kept = persons < len(held)
     both = site(x, y, persons), site(x[kept], y[kept], persons[kept])
     for survey, bound in (
-        (MeanSurvey(1e-9), INPUTS**0.5 / DECLARED),
-        (ColumnSurvey(1e-9, INPUTS, (0, 1), ((2, 4),)), 5**0.5 / DECLARED),
+        (MeanQuery(1e-9), INPUTS**0.5 / DECLARED),
+        (ColumnQuery(1e-9, INPUTS, (0, 1), ((2, 4),)), 5**0.5 / DECLARED),
     ):
         one, other = (answered(held, survey) for held in both)
         assert np.linalg.norm(one - other) <= bound * (1 + 1e-4)
@@ -117,13 +117,13 @@ def test_a_person_moves_answers_as_far_as_a_sample_may(held, gone, scale, seed) 
 def test_the_label_counts_of_persons_are_shares_of_their_rows() -> None:
     x, _, persons = rows([4, 1, 1])
     y = torch.tensor([0, 0, 1, 2, 2, 1])
-    found = answered(site(x, y, persons), Survey(None))
+    found = answered(site(x, y, persons), LabelQuery(None))
     assert found == pytest.approx(np.array([0.5, 1.25, 1.25]) / 3)
 
 
 def test_the_mean_of_persons_is_the_mean_of_their_means() -> None:
     x, y, persons = rows([50, 1])
-    found = answered(site(x, y, persons), MeanSurvey(1e-9)) * DECLARED
+    found = answered(site(x, y, persons), MeanQuery(1e-9)) * DECLARED
     means = torch.stack([x[:50].mean(0), x[50]])
     bound = INPUTS**0.5 / means.norm(dim=1, keepdim=True)
     assert found == pytest.approx((means * bound.clamp(max=1)).sum(0).numpy(), abs=1e-5)
@@ -143,8 +143,10 @@ def test_persons_are_drawn_whole_at_the_rate_and_divided_by_their_declared_numbe
     x, y = 1e3 * torch.eye(count)[persons], torch.zeros(len(persons), dtype=torch.int64)
     flat = nn.Linear(count, 2, bias=False)
     nn.init.zeros_(flat.weight)
-    held = Site("t", from_module(flat), MultiClass(2), x, y, (torch.arange(len(x)),), (count,), Keyed(0), persons=persons)
-    node = Node(held)
+    held = ClientContext(
+        "t", from_module(flat), MultiClass(2), x, y, (torch.arange(len(x)),), (count,), Keyed(0), persons=persons
+    )
+    node = ClientRunner(held)
     task = replace(STEP, samples=Release(Poisson(0.25), Flat(1.0)))
     updates = (node.work(replace(task, round=round), torch.zeros(2 * count)).update for round in range(400))
     drawn = torch.stack([update[:count].clone() for update in updates])
@@ -165,8 +167,8 @@ def test_the_first_rows_of_a_person_count() -> None:
     assert torch.equal(capped, worked(site(x[few], y[few], persons[few]), STEP))
 
 
-def replied(held: Site, task: Task) -> Reply:
-    node = Node(held)
+def replied(held: ClientContext, task: ClientTask) -> ClientReply:
+    node = ClientRunner(held)
     try:
         return node.work(task, node.model.read())
     finally:
@@ -181,15 +183,15 @@ def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
     one, nine = (replied(held, replace(STEP, slope=True)).raw["slope"] for held in both)  # type: ignore[index]
     assert float(one) > 1e-3
     assert float(nine) == pytest.approx(float(one), rel=1e-3)
-    release = Release(All(), Flat(LEVEL), Gaussian(1.0), sums=Shared(2))
-    task = replace(STEP, samples=release, summed=Summed(1.0, 10.0, 3))
+    release = Release(All(), Flat(LEVEL), Gaussian(1.0), sums=NoiseShares(2))
+    task = replace(STEP, samples=release, summed=SecureSumTerms(1.0, 10.0, 3))
     one, nine = (release.whole_sum(10.0, 3).total(replied(held, task).numbers) for held in both)  # type: ignore[arg-type]
     assert np.abs(nine - one).max() < 1e-3, "the same noise"
 
 
 def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
     x, y, persons = rows([3, 1, 5, 2])
-    survey, kept = MetricSurvey(1e-9, 2, 0, 4.0, 0.5), persons >= 2
+    survey, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
     everyone = replace(site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]))
     found = answered(replace(everyone, declared=(DECLARED, 2), held_out=1), survey)
     assert found == pytest.approx(answered(replace(site(x[kept], y[kept], persons[kept]), declared=(2,)), survey))
@@ -200,7 +202,7 @@ def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path)
     x, y, persons = rows([3, 2])
     for unit, whose in (("person", None), ("sample", persons)):
         with pytest.raises(DpflError, match="A ledger for persons"):
-            Node(site(x, y, whose, ledgers=Ledgers(tmp_path, ("one",), unit, ADD_REMOVE)))
+            ClientRunner(site(x, y, whose, ledgers=ClientLedgers(tmp_path, ("one",), unit, ADD_REMOVE)))
 
 
 def test_another_grouping_is_another_release(tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def test_another_grouping_is_another_release(tmp_path: Path) -> None:
     task = replace(STEP, samples=Release(Poisson(0.5), Flat(LEVEL), Gaussian(1.0)))
     spent = []
     for whose in (persons, persons, torch.arange(6) // 2):
-        ledgers = Ledgers(tmp_path, ("one",), "person", ADD_REMOVE)
+        ledgers = ClientLedgers(tmp_path, ("one",), "person", ADD_REMOVE)
         worked(site(x, y, whose, ledgers=ledgers), task)
         spent.append(sum(ledgers.spent()[0].values()))
     assert spent == [1, 1, 2]

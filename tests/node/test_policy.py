@@ -6,52 +6,72 @@ from pathlib import Path
 import pytest
 
 from dpfl.algorithms import Algorithm, ali_dpfl, dp_fedavg, fedavg, fedavg_dp, hw_dpfl, ldp_fl
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Task
+from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, Release
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.test_node import site, spent, work
 
 SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
-PRIVATE = Task(0, 1, 2, Local(SGD(0.5)), Release(), SAMPLES)
+PRIVATE = ClientTask(0, 1, 2, LocalTraining(SGD(0.5)), Release(), SAMPLES)
 PLAIN = replace(PRIVATE, samples=None)
 TRUSTING = replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0)))
-FOR_A_CLIENT = Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
-FOR_A_SAMPLE = Upload(All(), Flat(1.0), Gaussian(1.0), moves=0.02)
+FOR_A_CLIENT = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
+FOR_A_SAMPLE = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=0.02)
 BATCHES = Release(FixedSize(50), Flat(1.0))
 
 ASKED = {
-    "no noise": (PLAIN, "without noise", Policy(bare=True)),
-    "noise that was taken off": (replace(PRIVATE, samples=replace(SAMPLES, noise=None)), "without noise", Policy(bare=True)),
-    "noise at the server": (TRUSTING, "does not trust", Policy(trusted=True)),
+    "no noise": (PLAIN, "without noise", DisclosureRules(bare=True)),
+    "noise that was taken off": (
+        replace(PRIVATE, samples=replace(SAMPLES, noise=None)),
+        "without noise",
+        DisclosureRules(bare=True),
+    ),
+    "noise at the server": (TRUSTING, "does not trust", DisclosureRules(trusted=True)),
     "shares of noise": (
         replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0), shared_by=9)),
         "does not trust",
-        Policy(trusted=True),
+        DisclosureRules(trusted=True),
     ),
-    "raw values": (replace(PRIVATE, raw=True), "raw values", Policy(raw=True)),
-    "raw values beside an upload": (replace(PRIVATE, raw=True, upload=FOR_A_CLIENT, samples=BATCHES), "raw", Policy(raw=True)),
-    "the batch as drawn": (replace(PRIVATE, samples=replace(SAMPLES, realised=True)), "batch that was drawn", Policy(raw=True)),
-    "a trusted survey": (replace(PRIVATE, survey=Survey(None, trusted=True)), "does not trust", Policy(trusted=True)),
-    "a trusted survey with noise": (replace(PRIVATE, survey=Survey(1.0, trusted=True)), "does not trust", Policy(trusted=True)),
-    "an exact survey": (replace(PRIVATE, survey=Survey(None)), "no noise", Policy(raw=True)),
+    "raw values": (replace(PRIVATE, raw=True), "raw values", DisclosureRules(raw=True)),
+    "raw values beside an upload": (
+        replace(PRIVATE, raw=True, upload=FOR_A_CLIENT, samples=BATCHES),
+        "raw",
+        DisclosureRules(raw=True),
+    ),
+    "the batch as drawn": (
+        replace(PRIVATE, samples=replace(SAMPLES, realised=True)),
+        "batch that was drawn",
+        DisclosureRules(raw=True),
+    ),
+    "a trusted survey": (
+        replace(PRIVATE, survey=LabelQuery(None, trusted=True)),
+        "does not trust",
+        DisclosureRules(trusted=True),
+    ),
+    "a trusted survey with noise": (
+        replace(PRIVATE, survey=LabelQuery(1.0, trusted=True)),
+        "does not trust",
+        DisclosureRules(trusted=True),
+    ),
+    "an exact survey": (replace(PRIVATE, survey=LabelQuery(None)), "no noise", DisclosureRules(raw=True)),
 }
 
 
 @pytest.mark.parametrize("what", ASKED)
 def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) -> None:
     task, words, agreed = ASKED[what]
-    reply = work(site(tmp_path, policy=Policy()), task)
+    reply = work(site(tmp_path, policy=DisclosureRules()), task)
     assert reply.update is None
     assert reply.raw is None
     assert words in reply.refused
     assert not list(tmp_path.iterdir()), "nothing was debited"
     assert agreed.refusal(task) == ""
     others = [name for name in ("trusted", "bare", "raw") if not getattr(agreed, name)]
-    assert Policy(**dict.fromkeys(others, True)).refusal(task), "another agreement is none"
+    assert DisclosureRules(**dict.fromkeys(others, True)).refusal(task), "another agreement is none"
 
 
 @pytest.mark.parametrize(
@@ -60,12 +80,12 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
         PRIVATE,
         replace(PRIVATE, slope=True),
         replace(PLAIN, upload=FOR_A_CLIENT),
-        replace(PRIVATE, survey=Survey(5.0)),
-        replace(PRIVATE, survey=MeanSurvey(5.0)),
+        replace(PRIVATE, survey=LabelQuery(5.0)),
+        replace(PRIVATE, survey=MeanQuery(5.0)),
     ],
 )
-def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: Task) -> None:
-    reply = work(site(tmp_path, policy=Policy()), task)
+def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -> None:
+    reply = work(site(tmp_path, policy=DisclosureRules()), task)
     assert not reply.refused
     assert sum(spent(tmp_path).values()) == (1 if task.survey or task.upload else 2 + task.slope)
 
@@ -80,38 +100,38 @@ NEVER = {
     "noise for a mean of no more than was declared": replace(
         PRIVATE, samples=replace(BATCHES, sampling=All()), upload=replace(FOR_A_SAMPLE, moves=2.0, clip=Flat(9.0))
     ),
-    "noise for one step of two": replace(PRIVATE, samples=BATCHES, upload=FOR_A_SAMPLE, local=Local(SGD(0.5))),
+    "noise for one step of two": replace(PRIVATE, samples=BATCHES, upload=FOR_A_SAMPLE, local=LocalTraining(SGD(0.5))),
 }
 
 
 @pytest.mark.parametrize("what", NEVER)
 def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(tmp_path: Path, what: str) -> None:
-    everything = Policy(trusted=True, bare=True, raw=True)
+    everything = DisclosureRules(trusted=True, bare=True, raw=True)
     assert work(site(tmp_path, policy=everything), NEVER[what]).refused
     assert not list(tmp_path.iterdir())
 
 
 def test_an_upload_for_a_sample_with_its_bound_is_made(tmp_path: Path) -> None:
     task = replace(PRIVATE, steps=1, samples=replace(BATCHES, sampling=FixedSize(10)), upload=replace(FOR_A_SAMPLE, moves=0.1))
-    assert work(site(tmp_path, policy=Policy()), task).update is not None
+    assert work(site(tmp_path, policy=DisclosureRules()), task).update is not None
 
 
 def test_clients_whose_data_is_public_have_nothing_to_refuse(tmp_path: Path) -> None:
-    reply = work(site(tmp_path, policy=Policy(), public=(1,)), PLAIN)
+    reply = work(site(tmp_path, policy=DisclosureRules(), public=(1,)), PLAIN)
     assert reply.update is not None
 
 
 @pytest.mark.parametrize(
     ("system", "policy"),
     [
-        (fedavg(), Policy(bare=True)),
-        (dp_fedavg(noise_multiplier=1.0), Policy(trusted=True)),
-        (fedavg_dp(noise_multiplier=1.0), Policy()),
-        (ldp_fl(noise_multiplier=1.0), Policy()),
-        (hw_dpfl(noise_multiplier=1.0), Policy()),
-        (hw_dpfl("published"), Policy(raw=True)),
-        (ali_dpfl("published"), Policy(raw=True)),
+        (fedavg(), DisclosureRules(bare=True)),
+        (dp_fedavg(noise_multiplier=1.0), DisclosureRules(trusted=True)),
+        (fedavg_dp(noise_multiplier=1.0), DisclosureRules()),
+        (ldp_fl(noise_multiplier=1.0), DisclosureRules()),
+        (hw_dpfl(noise_multiplier=1.0), DisclosureRules()),
+        (hw_dpfl("published"), DisclosureRules(raw=True)),
+        (ali_dpfl("published"), DisclosureRules(raw=True)),
     ],
 )
-def test_a_system_says_what_owners_must_agree_to(system: Algorithm, policy: Policy) -> None:
+def test_a_system_says_what_owners_must_agree_to(system: Algorithm, policy: DisclosureRules) -> None:
     assert system.policy == policy

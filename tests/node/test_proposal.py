@@ -13,7 +13,7 @@ from dpfl.privacy import Poisson
 from dpfl.privacy.accounting.calibration import MOST
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.protocol.proposal import Proposal, in_order, proposal_from_words
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 from dpfl.tasks import Binary, MultiClass
 
 STEP, SURVEY = Poisson(0.1).event(1.1, 0), gaussian(8.0)
@@ -59,7 +59,7 @@ def test_a_proposal_comes_out_as_it_went_in(proposal: Proposal) -> None:
 def test_a_field_that_is_not_as_it_should_be_is_refused(name: str, odd: Any) -> None:
     words = PROPOSAL.to_words()
     proposal_from_words(words)
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         proposal_from_words(words | {name: odd})
 
 

@@ -16,7 +16,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.client.optimisers import Adam
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.node.load_data import schema_digest
@@ -26,13 +26,13 @@ from dpfl.privacy import All, FixedSize, Flat, Gaussian, Poisson, PoissonSize, R
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol import messages, task_messages
 from dpfl.protocol.keys import load_private
 from dpfl.tasks import Binary, MultiClass
@@ -185,7 +185,7 @@ def test_replies_have_the_same_size_whatever_came_out(node: Asked) -> None:
 
 
 def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -> None:
-    node, survey, metric = opened(), Survey(5.0, secure=True), MetricSurvey(6.0, 2, 0, 4.0, 0.0, secure=True)
+    node, survey, metric = opened(), LabelQuery(5.0, secure=True), MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
     events = ((survey.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
     assert node(join(replace(PROPOSAL, events=events))).head["left"] == 2 + STEPS * ROUNDS
     counts = node(work(replace(TASK, steps=0, survey=survey)))
@@ -250,27 +250,27 @@ TASKS: dict[str, tuple[Any, str]] = {
         "not-trusted",
     ),
     "an upload for less than a sample moves": (
-        round_of(0, samples=None, upload=Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=0.1)),
+        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=0.1)),
         "uncovered",
     ),
     "an upload of clients": (
-        round_of(0, samples=None, upload=Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0, protects="client")),
+        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0, protects="client")),
         "other-unit",
     ),
     "a slope without noise": (
-        round_of(0, slope=True, upload=Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)),
+        round_of(0, slope=True, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)),
         "uncovered",
     ),
     "a slope that was not planned": (round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))), "not-planned"),
-    "exact counts": (replace(TASK, steps=0, survey=Survey(None)), "raw-values"),
-    "exact counts for a trusted server": (replace(TASK, steps=0, survey=Survey(None, trusted=True)), "not-trusted"),
-    "counts with little noise": (replace(TASK, steps=0, survey=Survey(0.5, secure=True)), "too-little-noise"),
-    "counts in floating point": (replace(TASK, steps=0, survey=Survey(5.0)), "not-secure"),
-    "counts that were not planned": (replace(TASK, steps=0, survey=Survey(5.0, secure=True)), "not-planned"),
-    "a mean that was not planned": (replace(TASK, steps=0, survey=MeanSurvey(5.0, True)), "not-planned"),
-    "columns that are not there": (replace(TASK, steps=0, survey=ColumnSurvey(5.0, 9, (784,), secure=True)), "other-schema"),
+    "exact counts": (replace(TASK, steps=0, survey=LabelQuery(None)), "raw-values"),
+    "exact counts for a trusted server": (replace(TASK, steps=0, survey=LabelQuery(None, trusted=True)), "not-trusted"),
+    "counts with little noise": (replace(TASK, steps=0, survey=LabelQuery(0.5, secure=True)), "too-little-noise"),
+    "counts in floating point": (replace(TASK, steps=0, survey=LabelQuery(5.0)), "not-secure"),
+    "counts that were not planned": (replace(TASK, steps=0, survey=LabelQuery(5.0, secure=True)), "not-planned"),
+    "a mean that was not planned": (replace(TASK, steps=0, survey=MeanQuery(5.0, True)), "not-planned"),
+    "columns that are not there": (replace(TASK, steps=0, survey=ColumnQuery(5.0, 9, (784,), secure=True)), "other-schema"),
     "a metric on samples that were not kept out": (
-        round_of(ROUNDS, steps=0, survey=MetricSurvey(5.0, 1, 0, 1.0, 0.2, secure=True)),
+        round_of(ROUNDS, steps=0, survey=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
         "other-schema",
     ),
     "another round": (round_of(ROUNDS), "too-many-rounds"),
@@ -422,7 +422,7 @@ def test_arrays_that_are_not_a_model_s_are_refused(node: Asked, arrays: dict[str
 
 @pytest.mark.parametrize(("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")])
 def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(opened: Open, size: Any, reason: str) -> None:
-    upload = Upload(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+    upload = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
     node = opened(tell={"size": size})
     node(join(replace(PROPOSAL, events=((upload.event(1), 5),))))
     task = replace(TASK, samples=Release(FixedSize(SAMPLES + 1), Flat(1.0)), upload=upload)
@@ -444,7 +444,7 @@ def test_a_model_of_the_owner_s_own_has_the_owner_s_options(opened: Open) -> Non
 
 
 def test_another_optimiser_costs_the_same_and_is_done(node: Asked) -> None:
-    assert node(work(replace(TASK, local=Local(Adam(0.1))))).head["kind"] == "reply"
+    assert node(work(replace(TASK, local=LocalTraining(Adam(0.1))))).head["kind"] == "reply"
 
 
 ODD = (
@@ -498,7 +498,7 @@ def test_whatever_an_owner_signs_is_answered_and_what_leaves_is_paid_for(node: A
             head = {"kind": "join", "run": f"run{number}", "to": "b", "order": "join", "proposal": PROPOSAL.to_words()}
         try:
             letter = messages.write(changed(head, rng), {"model": vector()} if head["kind"] == "work" else {}, OWNER)
-        except (messages.Bad, TypeError):
+        except (messages.ProtocolError, TypeError):
             continue
         answer = node(letter)
         released += answer.head["kind"] == "reply"

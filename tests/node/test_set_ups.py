@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.protocol import secure_sum_messages
 from dpfl.protocol.keys import raw
-from dpfl.secagg import Group, Member
+from dpfl.secagg import SumGroup, SumMember
 from tests.node.loopback import ROUNDS, ask
 from tests.node.summing import EVENT, NAMES, Together, said, task
 
@@ -26,7 +26,7 @@ def test_nobody_is_invented_and_nobodys_keys_are_another_ones(together: Together
     stranger = Ed25519PrivateKey.generate()
     group = together.group()
     keys = {**group.identities, "d": raw(stranger.public_key())}
-    forged = secure_sum_messages.card_to_words(Member(Group(group.run, keys, 3, 1), "d", stranger).card)
+    forged = secure_sum_messages.card_to_words(SumMember(SumGroup(group.run, keys, 3, 1), "d", stranger).card)
     invented = {**forged, "name": "e"}
     for shown, reason in (
         ([*cards[:3], forged], "bad-keys"),

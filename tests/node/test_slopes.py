@@ -8,33 +8,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dpfl.client.context import Site
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.context import ClientContext
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import DIFFERENCES, LAST_STEP, RAW_VALUES, Local, Reply, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import DIFFERENCES, LAST_STEP, RAW_VALUES, ClientReply, ClientTask, LocalTraining
 from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Poisson, Release
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.tasks import MultiClass
 
 INPUTS, CLASSES, COUNT, RATE, LEVEL = 4, 3, 12, 0.7, 0.2
 SILENT = Release(All(), Flat(LEVEL), Gaussian(1e-9))
-TASK = Task(0, 0, 2, Local(SGD(RATE)), Release(), SILENT)
+TASK = ClientTask(0, 0, 2, LocalTraining(SGD(RATE)), Release(), SILENT)
 RANDOM = torch.Generator().manual_seed(0)
 X, Y = 3 * torch.randn(COUNT, INPUTS, generator=RANDOM), torch.randint(0, CLASSES, (COUNT,), generator=RANDOM)
 START = torch.randn(INPUTS * CLASSES, generator=RANDOM)
 
 
-def site(ledgers: Ledgers | None = None, rows: int = COUNT) -> Site:
+def site(ledgers: ClientLedgers | None = None, rows: int = COUNT) -> ClientContext:
     flat = from_module(nn.Linear(INPUTS, CLASSES, bias=False))
-    held, policy = (torch.arange(rows),), Policy(raw=True)
-    return Site("test", flat, MultiClass(CLASSES), X, Y, held, (COUNT,), Keyed(0), ledgers, policy=policy)
+    held, policy = (torch.arange(rows),), DisclosureRules(raw=True)
+    return ClientContext("test", flat, MultiClass(CLASSES), X, Y, held, (COUNT,), Keyed(0), ledgers, policy=policy)
 
 
-def replied(task: Task, vector: Tensor, correction: Tensor | None = None, held: Site | None = None) -> Reply:
-    node = Node(held or site())
+def replied(
+    task: ClientTask, vector: Tensor, correction: Tensor | None = None, held: ClientContext | None = None
+) -> ClientReply:
+    node = ClientRunner(held or site())
     try:
         return node.work(task, vector, correction)
     finally:
@@ -92,7 +94,7 @@ def test_a_noisy_sum_is_divided_by_the_constant_that_a_release_names() -> None:
 
 
 def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_path: Path) -> None:
-    ledgers = Ledgers(tmp_path, ("0",), "sample", ADD_REMOVE)
+    ledgers = ClientLedgers(tmp_path, ("0",), "sample", ADD_REMOVE)
     look, own = replace(TASK, steps=0, raw=True), 1.5 * START
     assert "holds no release without a guarantee" in replied(look, START, own, site(ledgers)).refused
     replied(TASK, START, held=site(ledgers))
@@ -104,7 +106,7 @@ def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_p
 def test_a_client_that_made_no_step_says_nothing_of_another_one() -> None:
     """Fault: a client all of whose batches were empty spoke of the last step of whoever was before it at the same worker."""
     held, rarely = (torch.arange(COUNT), torch.arange(2)), Release(Poisson(1e-9), Flat(LEVEL), Gaussian(1e-9), realised=True)
-    node = Node(replace(site(), clients=held, declared=(COUNT, 2)))
+    node = ClientRunner(replace(site(), clients=held, declared=(COUNT, 2)))
     first = node.work(replace(TASK, raw=True, values=RAW_VALUES, samples=replace(SILENT, realised=True)), START)
     second = node.work(replace(TASK, client=1, raw=True, values=RAW_VALUES, samples=rarely), START)
     node.close()
@@ -116,7 +118,7 @@ def test_only_the_raw_values_that_are_asked_for_are_made_and_the_rest_is_the_sam
     """The update has the same noise, which is drawn by the name of the release."""
     noisy, said = replace(TASK, raw=True, samples=replace(SILENT, noise=Gaussian(1.0))), {}
     for values in ((), (DIFFERENCES,), (LAST_STEP,), RAW_VALUES):
-        ledgers = Ledgers(tmp_path / str(values), ("0",), "sample", ADD_REMOVE)
+        ledgers = ClientLedgers(tmp_path / str(values), ("0",), "sample", ADD_REMOVE)
         ledgers.folder.mkdir()
         said[values] = replied(replace(noisy, values=values), START, held=site(ledgers))
     names = {DIFFERENCES: {"losses", "gradients", "distance", "gradient"}, LAST_STEP: {"last_step", "last_losses"}}

@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfl.client.task import Summed, Task
+from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.privacy import Ledger
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.answers import answers_of
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
 from tests.node.loopback import ROUNDS
 from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, said, task
 
-MEAN = MeanSurvey(5.0, secure=True)
-MEAN_SUM = Summed(1.0, 28.0 * 60, len(NAMES))
+MEAN = MeanQuery(5.0, secure=True)
+MEAN_SUM = SecureSumTerms(1.0, 28.0 * 60, len(NAMES))
 
 
-def asked_mean(name: str, **changes: Any) -> Task:
+def asked_mean(name: str, **changes: Any) -> ClientTask:
     return task(name, **{"steps": 0, "survey": MEAN, "summed": MEAN_SUM, **changes})
 
 
 def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Together) -> None:
     """A mean before the first round is no part of a sum: its noise is whole."""
-    mean = MeanSurvey(5.0, secure=True)
+    mean = MeanQuery(5.0, secure=True)
     together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
     letter = together.work("", task("b", steps=0, survey=mean, summed=None))
     assert said(together.nodes["b"](letter)) == "reply"
@@ -61,11 +61,11 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(tog
     together.joined(events=events)
     session, node = together.set_up(events=events), together.nodes["b"]
     for changes, reason in (
-        ({"samples": replace(RELEASE, sums=Shared(4, 1))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=Shared(3, 0))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=Shared(2, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=NoiseShares(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=NoiseShares(3, 0))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=NoiseShares(2, 1))}, "unmasked"),
         ({"samples": replace(RELEASE, sums=None)}, "uncovered"),
-        ({"survey": Survey(5.0, secure=True)}, "uncovered"),
+        ({"survey": LabelQuery(5.0, secure=True)}, "uncovered"),
         ({"survey": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
         ({"survey": replace(MEAN, multiplier=4.0)}, "not-planned"),
         ({"summed": replace(MEAN_SUM, clients=3)}, "bad-words"),

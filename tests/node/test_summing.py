@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.runner import Node
-from dpfl.client.task import Summed
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import SecureSumTerms
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol import secure_sum_messages, task_messages
 from dpfl.protocol.keys import raw
-from dpfl.refusals import Reason
-from dpfl.secagg import Repeat, Sum, Why
+from dpfl.refusals import RefusalReason
+from dpfl.secagg import MaskedSum, RefusalCause, RepeatSum
 from tests.node.loopback import RELEASE as ALONE
 from tests.node.loopback import ROUNDS, RUN, SIZE, ask, vector
 from tests.node.summing import EVENT, NAMES, RELEASE, SHARED, Together, at, said, task
 
 
 def test_every_refusal_of_a_member_has_a_word_of_its_own() -> None:
-    assert {str(why) for why in Why} <= {str(reason) for reason in Reason}
+    assert {str(why) for why in RefusalCause} <= {str(reason) for reason in RefusalReason}
 
 
 def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
@@ -36,7 +36,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     together, session = begun
     sent = {name: together.masked(session, name) for name in NAMES}
     assert all(together.spent(name) == {EVENT: 1} for name in NAMES)
-    total = Sum(together.group(), at(session, task("a")), SIZE, 32)
+    total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked, own in zip(sent.values(), spied, strict=True):
         assert (masked.numbers == own).mean() < 1e-3
         total.take(masked)
@@ -51,7 +51,7 @@ def test_a_sum_of_all_and_one_of_survivors(begun, spied) -> None:
     for name in three:
         answer = together.nodes[name](together.survivors(session, name, three, sent, 1))
         votes[name] = answer.head["signature"]
-    total = Sum(together.group(), at(session, task("a", 1)), SIZE, 32)
+    total = MaskedSum(together.group(), at(session, task("a", 1)), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
     total.shown()
@@ -65,14 +65,14 @@ OTHER = raw(Ed25519PrivateKey.generate().public_key())
 PROPOSED: tuple[tuple[Callable[[Together], dict[str, Any]], dict[str, Any], str], ...] = (
     (lambda t: {}, {"secure": None}, "no-secure-sums"),
     (lambda t: {}, {"secure": {"least_survivors": 4}}, "too-few-survivors"),
-    (lambda t: {"sums": Shared(3, 0)}, {}, "too-few-colluders"),
+    (lambda t: {"sums": NoiseShares(3, 0)}, {}, "too-few-colluders"),
     (lambda t: {}, {"secure": {"least_colluders": 2}}, "too-few-colluders"),
-    (lambda t: {"sums": Shared(3, 2)}, {}, "too-few-survivors"),
+    (lambda t: {"sums": NoiseShares(3, 2)}, {}, "too-few-survivors"),
     (lambda t: {"keys": (*list(t.keys.values())[:3], OTHER)}, {}, "unknown-member"),
     (lambda t: {"keys": ()}, {}, "unknown-member"),
     (lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), OTHER)}, {}, "unknown-member"),
     (
-        lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), ""), "sums": Shared(4, 1)},
+        lambda t: {"federation": (*NAMES, "e"), "keys": (*t.keys.values(), ""), "sums": NoiseShares(4, 1)},
         {},
         "unknown-member",
     ),
@@ -112,8 +112,8 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
     for changes, reason in (
         ({"samples": ALONE, "summed": None}, "unmasked"),
         ({"samples": replace(RELEASE, sums=None)}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=Shared(4, 1))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=Shared(3, 0))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=NoiseShares(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, sums=NoiseShares(3, 0))}, "unmasked"),
         ({"summed": None}, "uncovered"),
         ({"summed": replace(task("b").summed, clients=3)}, "bad-words"),
         ({"summed": replace(task("b").summed, bound=1e20)}, "bad-words"),
@@ -234,7 +234,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
     sent = {name: together.masked(session, name) for name in NAMES[:3]}
     answer = together.nodes["d"](together.work(session, asked, model))
     sent["d"] = secure_sum_messages.masked_from(answer.arrays, at(session, task("a")), "d", NAMES)
-    total = Sum(together.group(), at(session, task("a")), SIZE, 32)
+    total = MaskedSum(together.group(), at(session, task("a")), SIZE, 32)
     for masked in sent.values():
         total.take(masked)
     total.shown()
@@ -242,7 +242,7 @@ def test_a_client_that_was_asked_for_something_else_hides_the_sum(begun, odd: st
         answer = together.nodes[name](together.survivors(session, name, NAMES, sent))
         assert "d" not in answer.head["owners"]
         total.open(secure_sum_messages.opened_from(answer.head, answer.arrays, at(session, task(name)), name))
-    with pytest.raises(Repeat, match="A mask of d cannot be put together"):
+    with pytest.raises(RepeatSum, match="A mask of d cannot be put together"):
         total.total()
 
 
@@ -268,13 +268,13 @@ def test_the_session_goes_by_all_that_was_proposed(together: Together) -> None:
 def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated(together: Together, monkeypatch) -> None:
     """Fault if not: noise of multiplier 0.1, of which ten times as much is said to be added, counts as 1."""
     given: list[float] = []
-    numbers = WholeSum.numbers
+    numbers = IntegerSum.numbers
 
-    def seen(self: WholeSum, *drawn: Any) -> np.ndarray:
+    def seen(self: IntegerSum, *drawn: Any) -> np.ndarray:
         given.append(self.share)
         return numbers(self, *drawn)
 
-    monkeypatch.setattr(WholeSum, "numbers", seen)
+    monkeypatch.setattr(IntegerSum, "numbers", seen)
     haar = Release(Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), sums=SHARED).fitted([SIZE])
     together.joined()
     assert haar.event(60) == EVENT
@@ -286,13 +286,13 @@ def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated
 def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) -> None:
     """What is paid counts on it that nobody knows who was drawn, and a server can time answers."""
     together = Together(tmp_path, limits={"unit": "client"})
-    trained, train = [], Node._train
-    monkeypatch.setattr(Node, "_train", lambda self, *given: trained.append(1) or train(self, *given))
+    trained, train = [], ClientRunner._train
+    monkeypatch.setattr(ClientRunner, "_train", lambda self, *given: trained.append(1) or train(self, *given))
     drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), sums=SHARED)
     changes = {"unit": "client", "events": ((drawn.event(len(NAMES)), ROUNDS),)}
     together.joined(**changes)
     session = together.set_up(**changes)
     for round in range(2):
-        together.masked(session, "b", round, clients=drawn, samples=None, summed=Summed(1.0, 1.0, len(NAMES)))
+        together.masked(session, "b", round, clients=drawn, samples=None, summed=SecureSumTerms(1.0, 1.0, len(NAMES)))
     together.close()
     assert len(trained) == 2

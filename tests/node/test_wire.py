@@ -20,28 +20,28 @@ import dpfl
 from dpfl.algorithms import ALGORITHMS, from_name
 from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local, Reply, Summed, Task
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.codec import canonical, digest_of, format_of
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise import Planned
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.answers import AnySurvey
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.protocol import task_messages
-from dpfl.refusals import SENTENCES, Bad, Reason
+from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from tests.conftest import MODEL
 from tests.node.ordered import tasks_of
 
-TASK = Task(
-    3, 1, 5, Local(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
-    upload=Upload(clip=Flat(1.0), noise=Gaussian(2.0), moves=2.0, protects="client"), survey=Survey(3.0), slope=True,
+TASK = ClientTask(
+    3, 1, 5, LocalTraining(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
+    upload=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), moves=2.0, protects="client"), survey=LabelQuery(3.0), slope=True,
 )  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "hw-dpfl": {"batch_size": 32},
@@ -99,17 +99,17 @@ def test_surveys_are_among_them(crowd: Federation) -> None:
 
 def test_every_survey_can_travel() -> None:
     asked = {
-        "query.histogram": Survey(2.0),
-        "query.mean": MeanSurvey(2.0, True),
-        "query.columns": ColumnSurvey(2.0, 3, (0, 2), ((1, 8),)),
-        "query.metric": MetricSurvey(2.0, 2, 10, 4.0, 0.25),
+        "query.histogram": LabelQuery(2.0),
+        "query.mean": MeanQuery(2.0, True),
+        "query.columns": ColumnQuery(2.0, 3, (0, 2), ((1, 8),)),
+        "query.metric": MetricQuery(2.0, 2, 10, 4.0, 0.25),
     }
-    assert set(asked) == {format_of(kind).tag for kind in get_args(AnySurvey)} == set(task_messages.SURVEYS)
+    assert set(asked) == {format_of(kind).tag for kind in get_args(AnyQuery)} == set(task_messages.SURVEYS)
     for survey in asked.values():
         task = replace(TASK, survey=survey)
         assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
     for odd in (replace(asked["query.columns"], binned=((0, 10**9),)), replace(asked["query.columns"], places=(-1,))):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             task_messages.task_to_words(replace(TASK, survey=odd))
 
 
@@ -122,17 +122,17 @@ SAMPLES = st.builds(
     realised=st.booleans(),
 )
 TASKS = st.builds(
-    Task,
+    ClientTask,
     st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6),
-    st.builds(Local, st.builds(SGD, FINITE), st.integers(1, 10**6), st.floats(0, 10)),
+    st.builds(LocalTraining, st.builds(SGD, FINITE), st.integers(1, 10**6), st.floats(0, 10)),
     SAMPLES, st.none() | SAMPLES, st.integers(0, 10**6), st.booleans(), st.none(),
-    st.none() | st.builds(Survey, st.none() | FINITE, st.booleans(), st.booleans()) | st.builds(MeanSurvey, FINITE),
+    st.none() | st.builds(LabelQuery, st.none() | FINITE, st.booleans(), st.booleans()) | st.builds(MeanQuery, FINITE),
     st.booleans(),
 )  # fmt: skip
 
 
 @given(TASKS)
-def test_tasks_come_out_as_they_went_in(task: Task) -> None:
+def test_tasks_come_out_as_they_went_in(task: ClientTask) -> None:
     assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
 
 
@@ -182,9 +182,9 @@ ODD = st.sampled_from(
 
 @given(st.sampled_from(PLACES), ODD)
 def test_a_field_that_is_missing_or_of_another_type_or_out_of_range_is_refused(path: tuple[Any, ...], odd: Any) -> None:
-    with pytest.raises(Bad) as bad:
+    with pytest.raises(ProtocolError) as bad:
         task_messages.task_from_words(changed(path, odd))
-    assert bad.value.reason in (Reason.BAD_WORDS, Reason.UNKNOWN_PART)
+    assert bad.value.reason in (RefusalReason.BAD_WORDS, RefusalReason.UNKNOWN_PART)
 
 
 @given(st.sampled_from(PLACES))
@@ -194,17 +194,17 @@ def test_a_truth_value_is_no_number_and_a_number_no_truth_value(path: tuple[Any,
         before = before[name]
     if isinstance(before, dict | str):
         return
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         task_messages.task_from_words(changed(path, 1 if isinstance(before, bool) else True))
 
 
 @given(st.sampled_from([path for path in PLACES if path[-1] == "part"]))
 def test_a_field_or_a_part_that_is_not_known_is_refused(path: tuple[Any, ...]) -> None:
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         task_messages.task_from_words(changed((*path[:-1], "more"), 1))
     for name in ("Popen", "Path", "Planned", "PlannedSGD", "Algorithm", "dpfl.client.optimisers:SGD", "__class__", "Task"):
         if len(path) > 1 or name != "Task":
-            with pytest.raises(Bad, match="unknown-part"):
+            with pytest.raises(ProtocolError, match="unknown-part"):
                 task_messages.task_from_words(changed(path, name))
 
 
@@ -221,7 +221,7 @@ def test_any_other_words_are_refused(words: Any) -> None:
         task_messages.learning_from_words,
         lambda words: task_messages.reply_from_words(words, {}),
     ):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             read(words)
 
 
@@ -232,33 +232,33 @@ def test_what_cannot_travel_is_not_written() -> None:
 
     for odd in (
         replace(TASK, local=replace(TASK.local, optimiser=SGD(0.1))),
-        replace(TASK, samples=replace(TASK.samples, noise=Planned())),
+        replace(TASK, samples=replace(TASK.samples, noise=Uncalibrated())),
         replace(TASK, round=-1),
         replace(TASK, steps=1.5),
         replace(TASK, local=replace(TASK.local, objective=CrossEntropy)),
     ):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             task_messages.task_to_words(odd)
 
 
 def test_numbers_of_numpy_are_written_as_any_others() -> None:
-    task = replace(TASK, local=Local(SGD(np.float64(0.25))))
+    task = replace(TASK, local=LocalTraining(SGD(np.float64(0.25))))
     assert task_messages.task_from_words(again(task_messages.task_to_words(task))) == task
 
 
 def test_replies_come_out_as_they_went_in() -> None:
     update = torch.arange(5, dtype=torch.float32)
-    words, arrays = task_messages.reply_to_words(Reply(2, update, inside=False, raw={"slope": np.array(0.5)}))
+    words, arrays = task_messages.reply_to_words(ClientReply(2, update, inside=False, raw={"slope": np.array(0.5)}))
     found = task_messages.reply_from_words(again(words), arrays, size=5)
     assert (found.client, found.inside, found.raw) == (2, False, {"slope": np.array(0.5)})
     assert found.update is not None
     assert torch.equal(found.update, update)
-    answer = task_messages.reply_from_words(*task_messages.reply_to_words(Reply(1, raw={"answer": np.ones(3)})))
+    answer = task_messages.reply_from_words(*task_messages.reply_to_words(ClientReply(1, raw={"answer": np.ones(3)})))
     assert answer.update is None
     assert answer.raw is not None
     assert answer.raw["answer"].tolist() == [1, 1, 1]
-    for empty in (Reply(1), Reply(1, refused="no"), Reply(1, failed="no")):
-        with pytest.raises(Bad):
+    for empty in (ClientReply(1), ClientReply(1, refused="no"), ClientReply(1, failed="no")):
+        with pytest.raises(ProtocolError):
             task_messages.reply_to_words(empty)
 
 
@@ -276,12 +276,12 @@ def test_replies_come_out_as_they_went_in() -> None:
     ],
 )
 def test_arrays_that_no_reply_has_are_refused(arrays: dict[str, np.ndarray]) -> None:
-    with pytest.raises(Bad):
+    with pytest.raises(ProtocolError):
         task_messages.reply_from_words({"client": 0, "inside": True}, arrays, size=5)
 
 
 def test_every_reason_has_a_sentence() -> None:
-    assert set(SENTENCES) == set(Reason)
+    assert set(SENTENCES) == set(RefusalReason)
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in task_messages.REASONS.values())
 
 
@@ -299,13 +299,15 @@ def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
     for name, (kind, forms) in task_messages.KNOWN.items():
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
     shared = replace(
-        TASK, samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=Shared(3, 1)), summed=Summed(0.5, 1.0, 3)
+        TASK,
+        samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=NoiseShares(3, 1)),
+        summed=SecureSumTerms(0.5, 1.0, 3),
     )
     assert task_messages.task_from_words(task_messages.task_to_words(shared)) == shared
     for odd in ({"weight": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
         words = task_messages.task_to_words(shared)
         words["secure_sum"] |= odd
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             task_messages.task_from_words(words)
 
 
@@ -319,11 +321,11 @@ def test_numbers_end_at_1e30_on_either_side() -> None:
     for good in (0, 1, -1, 0.5, 1e30, -1e30):
         assert task_messages.number(good) == good
     for bad in (1.001e30, -1.001e30, 10**31, -(10**31), math.inf, -math.inf, math.nan, True, "1", None, [1]):
-        with pytest.raises(Bad):
+        with pytest.raises(ProtocolError):
             task_messages.number(bad)
 
 
 def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:
     """A release is named by the words of its task: what is sent beside it must not buy it other noise."""
-    task = Task(0, 1, 2, Local(SGD(0.1)), Release(), raw=True)
+    task = ClientTask(0, 1, 2, LocalTraining(SGD(0.1)), Release(), raw=True)
     assert repr(replace(task, values=("differences",))) == repr(task) != repr(replace(task, raw=False))

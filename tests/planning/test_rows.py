@@ -5,12 +5,12 @@ import pytest
 import dpfl
 from dpfl import tasks
 from dpfl.algorithms import auto
-from dpfl.data.tables.schema import Features
+from dpfl.data.tables.schema import FeatureLayout
 from dpfl.planning.feature_counts import SCORE_NOISE, rows_of
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget
 
-TABLE = Features(numbers=19, levels=(5,))
+TABLE = FeatureLayout(numbers=19, levels=(5,))
 BUDGET = Budget(epsilon=1.0, rounds=20)
 
 

@@ -11,18 +11,18 @@ import dpfl
 from dpfl.client import local_training
 from dpfl.data.catalog import SHAPES
 from dpfl.errors import DpflError
-from dpfl.planning.speed import BATCH, Work
+from dpfl.planning.speed import BATCH, ClientWork
 
-CNN = Work(dpfl.models.cnn(), (1, 28, 28), 10)
+CNN = ClientWork(dpfl.models.cnn(), (1, 28, 28), 10)
 
 
 @pytest.mark.parametrize(("name", "data", "parameters"), [("cnn", "mnist", 26010), ("cnn-wide", "cifar10", 878538)])
 def test_a_model_has_the_parameters_of_the_literature(name, data, parameters):
-    assert Work(dpfl.models.from_name(name), *SHAPES[data]).parameters == parameters
+    assert ClientWork(dpfl.models.from_name(name), *SHAPES[data]).parameters == parameters
 
 
 def test_a_model_on_fixed_features_has_the_parameters_of_what_is_trained():
-    assert Work(dpfl.models.scattering_linear(), (1, 28, 28), 10).parameters == 39700
+    assert ClientWork(dpfl.models.scattering_linear(), (1, 28, 28), 10).parameters == 39700
 
 
 def test_a_plan_waits_for_no_features(monkeypatch):
@@ -31,7 +31,7 @@ def test_a_plan_waits_for_no_features(monkeypatch):
 
     monkeypatch.setattr("dpfl.models.features.scattering.decorrelating", computed)
     monkeypatch.setattr("dpfl.models.features.patches.patch_filters", computed)
-    work = Work(dpfl.models.scattering_linear(mirror=True, patches=24), (3, 36, 36), 10)
+    work = ClientWork(dpfl.models.scattering_linear(mirror=True, patches=24), (3, 36, 36), 10)
     assert work.parameters == (243 * 9 * 5 + 24 * 4 * 2 + 1) * 10
     assert work.samples_per_second(1e-3) > 0
 
@@ -63,9 +63,9 @@ def test_the_speed_is_that_of_clipped_and_noisy_steps_on_one_thread(monkeypatch)
 @pytest.mark.parametrize(("shape", "classes", "word"), [((), 10, "shape"), ((1, 0, 28), 10, "shape"), ((4,), 1, "classes")])
 def test_work_that_makes_no_sense_is_refused(shape, classes, word):
     with pytest.raises(DpflError, match=word):
-        Work(dpfl.models.mlp(), shape, classes)
+        ClientWork(dpfl.models.mlp(), shape, classes)
 
 
 def test_a_sample_that_no_machine_holds_is_one_sentence():
     with pytest.raises(DpflError, match="more than 100,000,000 numbers"):
-        Work(dpfl.models.mlp(), (10**6, 10**6), 10)
+        ClientWork(dpfl.models.mlp(), (10**6, 10**6), 10)

@@ -14,23 +14,23 @@ from torch import nn
 import dpfl
 from dpfl.config.experiment import parse
 from dpfl.errors import DpflError
-from dpfl.planning.noise_choices import ENOUGH_STEPS, Choice, Question
+from dpfl.planning.noise_choices import ENOUGH_STEPS, NoiseChoice, PlanningQuestion
 from dpfl.planning.planner import afford
-from dpfl.planning.speed import Work
+from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import TOLERANCE, tradeoff
 from dpfl.privacy import Poisson, accountant
 
 DELTA = 1e-5
 
 
-def spent(choice: Choice, by: str = "pld") -> float:
+def spent(choice: NoiseChoice, by: str = "pld") -> float:
     event = Poisson(choice.sampling_rate).event(choice.noise_multiplier, 1)
     return accountant(by).epsilon({event: choice.iterations}, DELTA)
 
 
 @pytest.fixture(scope="module")
 def papers():
-    return tradeoff(Question(2.0, 317))
+    return tradeoff(PlanningQuestion(2.0, 317))
 
 
 @pytest.mark.parametrize(("rate", "per_step"), [(0.05, 39.8), (0.2, 36.0), (1.0, 35.5)])
@@ -49,7 +49,7 @@ def test_every_figure_is_the_accountants_and_none_exceeds_epsilon(papers):
 
 @pytest.mark.parametrize(("epsilon", "rounds"), [(0.1, 100), (0.5, 2), (8.0, 300)])
 def test_figures_are_the_accountants_for_small_and_large_budgets(epsilon, rounds):
-    found = tradeoff(Question(epsilon, rounds), rates=(0.015, 0.2), taus=(1, 5))
+    found = tradeoff(PlanningQuestion(epsilon, rounds), rates=(0.015, 0.2), taus=(1, 5))
     for choice in found.choices:
         assert epsilon * 0.985 < spent(choice) <= epsilon, choice
 
@@ -86,7 +86,7 @@ def test_other_accountants_buy_less_of_the_same_noise(papers):
 
 
 def test_few_rounds_are_planned_with_more_steps_each():
-    found = tradeoff(Question(2.0, 10), rates=(0.2, 1.0))
+    found = tradeoff(PlanningQuestion(2.0, 10), rates=(0.2, 1.0))
     assert found.recommended.tau > 5
     assert found.recommended.iterations >= ENOUGH_STEPS
 
@@ -94,7 +94,7 @@ def test_few_rounds_are_planned_with_more_steps_each():
 @settings(max_examples=3)
 @given(st.floats(0.5, 6.0), st.integers(30, 400), st.integers(50, 5000), st.floats(0.02, 0.9))
 def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(epsilon, rounds, size, share):
-    question = Question(epsilon, rounds, sizes=(size, max(1, size // 3)), samples_per_round=share * size)
+    question = PlanningQuestion(epsilon, rounds, sizes=(size, max(1, size // 3)), samples_per_round=share * size)
     found = tradeoff(question, rates=(0.02, share), taus=(1,))
     assert found.recommended.samples(size) <= share * size * (1 + 1e-6)
     assert spent(found.recommended) <= epsilon
@@ -102,20 +102,20 @@ def test_a_recommendation_stays_within_epsilon_and_the_samples_a_round(epsilon, 
 
 
 def test_what_the_limit_allows_is_offered_in_full():
-    found = tradeoff(Question(2.0, 317, sizes=(6000,), samples_per_round=200), taus=(1,))
+    found = tradeoff(PlanningQuestion(2.0, 317, sizes=(6000,), samples_per_round=200), taus=(1,))
     assert found.recommended.sampling_rate == 0.0333
     assert not found.allowed(next(choice for choice in found.choices if choice.sampling_rate == 0.05))
 
 
 def test_every_step_of_a_round_counts_towards_its_samples():
-    question = Question(2.0, 20, sizes=(6000, 10), samples_per_round=1000)
+    question = PlanningQuestion(2.0, 20, sizes=(6000, 10), samples_per_round=1000)
     found = tradeoff(question, rates=(0.05, 0.1), taus=(1, 3, 5))
     assert {(c.sampling_rate, c.tau) for c in found.choices if found.allowed(c)} == {(0.05, 1), (0.05, 3), (0.1, 1)}
     assert found.allowed(found.recommended)
 
 
 def test_smaller_clients_would_sample_more_and_need_less_noise():
-    found = tradeoff(Question(2.0, 317, sizes=(6000, 600, 600, 2000)), taus=(1,))
+    found = tradeoff(PlanningQuestion(2.0, 317, sizes=(6000, 600, 600, 2000)), taus=(1,))
     large, middle, small = found.clients
     assert (large.size, middle.size, small.size) == (6000, 2000, 600)
     assert small.clients == 2
@@ -129,15 +129,15 @@ def test_smaller_clients_would_sample_more_and_need_less_noise():
 
 
 def test_the_learning_rate_lets_noise_move_the_model_as_far_whatever_its_size():
-    small = tradeoff(Question(2.0, 317, sizes=(800,) * 10, parameters=26010), rates=(0.1,), taus=(1,))
-    quarter = tradeoff(Question(2.0, 317, sizes=(800,) * 10, parameters=4 * 26010), rates=(0.1,), taus=(1,))
+    small = tradeoff(PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=26010), rates=(0.1,), taus=(1,))
+    quarter = tradeoff(PlanningQuestion(2.0, 317, sizes=(800,) * 10, parameters=4 * 26010), rates=(0.1,), taus=(1,))
     assert small.rate == pytest.approx(2 * quarter.rate, rel=0.05)
-    assert tradeoff(Question(2.0, 317), rates=(0.1,), taus=(1,)).rate is None
+    assert tradeoff(PlanningQuestion(2.0, 317), rates=(0.1,), taus=(1,)).rate is None
 
 
 @pytest.mark.parametrize("by", ["rdp", "rdp-classic"])
 def test_another_proven_accountant_is_kept_to(by):
-    found = tradeoff(Question(2.0, 100, accountant=by), rates=(0.1,), taus=(1, 3))
+    found = tradeoff(PlanningQuestion(2.0, 100, accountant=by), rates=(0.1,), taus=(1, 3))
     for choice in found.choices:
         assert 2.0 * 0.998 < spent(choice, by) <= 2.0
 
@@ -160,12 +160,12 @@ def test_another_proven_accountant_is_kept_to(by):
 )
 def test_a_question_that_makes_no_sense_is_refused(given, word):
     with pytest.raises(DpflError, match=word):
-        Question(**({"epsilon": 2.0, "rounds": 10} | given))
+        PlanningQuestion(**({"epsilon": 2.0, "rounds": 10} | given))
 
 
 def test_a_rate_that_the_limit_forbids_is_refused():
     with pytest.raises(DpflError, match="samples a round"):
-        tradeoff(Question(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,))
+        tradeoff(PlanningQuestion(2.0, 10, sizes=(1000,), samples_per_round=10), rates=(0.5,), taus=(1,))
 
 
 def test_seconds_a_round_are_samples_a_round_at_a_speed():
@@ -176,13 +176,15 @@ def test_seconds_a_round_are_samples_a_round_at_a_speed():
     assert (timed.recommended, timed.clients) == (counted.recommended, counted.clients)
     assert timed.recommended.sampling_rate == 0.05
     assert "700 samples a second (as given)" in timed.assumptions[-1]
-    assert Question(2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130).limit == 130
+    assert (
+        PlanningQuestion(2, 317, sizes=(9,), seconds_per_round=0.5, samples_per_second=700, samples_per_round=130).limit == 130
+    )
 
 
 def test_the_speed_of_a_model_is_measured_where_it_is_not_given(monkeypatch):
     """The measurement has tests of its own; here it gives 123,456 samples a second, of which three digits count."""
-    works: list[Work] = []
-    monkeypatch.setattr(Work, "samples_per_second", lambda work: works.append(work) or 123_456.0)
+    works: list[ClientWork] = []
+    monkeypatch.setattr(ClientWork, "samples_per_second", lambda work: works.append(work) or 123_456.0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     limits = {"sizes": [10**7], "seconds_per_round": 1.0, "rates": (1e-3, 1.0), "taus": (1,)}
     found = dpfl.plan(2, 10, model=model, shape=(3, 4), classes=3, **limits)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger.chain import COLUMNS, Tail, _rows, append
+from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, _rows, append
 from dpfl.privacy.ledger.database import _guards
 
 
@@ -29,7 +29,7 @@ def debit_elsewhere(path: Path, run: str, release: str, event: Any, count: int) 
 def forge(path: Path, statement: str) -> None:
     with closing(unguarded(path)) as connection:
         assert connection.execute(statement).rowcount > 0
-        rows, tail = _rows(connection), Tail()
+        rows, tail = _rows(connection), ChainTail()
         for table in (*COLUMNS, "sqlite_sequence"):
             connection.execute(f"DELETE FROM {table}")
         for _, table, _, _, values in rows:

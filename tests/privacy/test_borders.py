@@ -18,10 +18,10 @@ from dpfl.privacy.accounting.published_claims import TwoWayNoise
 from dpfl.privacy.mechanisms.clip import ShareOfMean, check_level
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise import AtLeast, check_deviation, check_multiplier
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, check_deviation, check_multiplier
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.privacy.queries.histogram import distribution, private_histogram
 from tests.privacy.exact import poisson
 
@@ -101,20 +101,20 @@ class TestLevels:
                     check(value)
 
     def test_noise_that_follows_what_was_released_is_never_counted_as_more(self):
-        assert AtLeast(2.0, floor=2.0).floor == 2.0
+        assert FlooredGaussian(2.0, floor=2.0).floor == 2.0
         for wrong in ({}, {"floor": 0.0}, {"floor": 2.001}, {"floor": -1.0}):
             with pytest.raises(DpflError):
-                AtLeast(2.0, **wrong)
+                FlooredGaussian(2.0, **wrong)
 
     @pytest.mark.parametrize(
         "parts",
         [
             {"shared_by": 3}, {"realised": True}, {"divisor": 5.0}, {"noise": None}, {"clip": PublicMedian(1.0)},
-            {"noise": AtLeast(1.0, floor=0.5)}, {"clip": HaarClip(1.0), "noise": Gaussian(1.0)},
+            {"noise": FlooredGaussian(1.0, floor=0.5)}, {"clip": HaarClip(1.0), "noise": Gaussian(1.0)},
         ],
     )  # fmt: skip
     def test_secure_sums_of_other_parts_are_refused(self, parts):
-        usual = {"sampling": Poisson(0.5), "clip": Flat(1.0), "noise": Gaussian(1.0), "sums": Shared(3)}
+        usual = {"sampling": Poisson(0.5), "clip": Flat(1.0), "noise": Gaussian(1.0), "sums": NoiseShares(3)}
         Release(**usual)
         with pytest.raises(DpflError):
             Release(**{**usual, **parts})
@@ -122,14 +122,14 @@ class TestLevels:
     def test_a_sum_that_ends_at_half_of_the_numbers_takes_more_bits(self):
         """16 steps to a deviation and 152 for its tail: bounds just below, at and above 2^31 steps in all."""
         for steps, bits in ((2**31 - 1, 32), (2**31, 64), (2**31 + 1, 64)):
-            whole = WholeSum(1.0, (steps - 153) / 16, 1)
+            whole = IntegerSum(1.0, (steps - 153) / 16, 1)
             assert whole.largest == steps
             assert whole.bits == bits
 
 
 class TestSurveys:
     def test_values_out_of_bounds_or_missing_count_once_in_a_bin(self):
-        survey = ColumnSurvey(1.0, numbers=1, binned=((0, 4),))
+        survey = ColumnQuery(1.0, numbers=1, binned=((0, 4),))
         rows = torch.tensor([[-5.0], [-1.0], [-0.6], [-0.4], [0.4], [1.0], [7.0], [math.nan], [math.inf], [-math.inf]])
         found = survey.bounded(rows)
         assert found.argmax(1).tolist() == [0, 0, 0, 1, 2, 3, 3, 2, 3, 0]

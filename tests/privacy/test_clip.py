@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, NoClip, PerLayer, PublicMedian, Quantile
-from dpfl.privacy.mechanisms.clip import Model, clip_vector, group_norms
+from dpfl.privacy.mechanisms.clip import ModelClip, clip_vector, group_norms
 
 NAMES = ("conv.weight", "conv.bias", "head.weight", "head.bias")
 OFFSETS = (0, 12, 15, 33, 40)
-CLIPS = [Flat, PerLayer, Quantile, PublicMedian, Model]
+CLIPS = [Flat, PerLayer, Quantile, PublicMedian, ModelClip]
 
 levels = st.floats(1e-3, 1e3)
 norms = st.one_of(
@@ -28,7 +28,7 @@ def exact_norm(vector):
 
 
 @given(levels, st.lists(norms, min_size=1, max_size=20))
-@pytest.mark.parametrize("clip", [Flat, Quantile, PublicMedian, Model])
+@pytest.mark.parametrize("clip", [Flat, Quantile, PublicMedian, ModelClip])
 def test_a_factor_never_leaves_a_norm_above_the_level(clip, level, sizes):
     given_norms = torch.tensor([*sizes, level, level * (1 + 1e-7)])[:, None]
     factors = clip(level).factors(given_norms)
@@ -81,7 +81,7 @@ def test_a_clipped_vector_never_exceeds_the_level(clip, level, seed, scale, spar
 
 
 @given(levels, st.integers(0, 10**6))
-@pytest.mark.parametrize("clip", [Flat, Quantile, PublicMedian, Model])
+@pytest.mark.parametrize("clip", [Flat, Quantile, PublicMedian, ModelClip])
 def test_a_vector_at_its_level_exactly_does_not_cross_it(clip, level, seed):
     vector = vectors(seed, 1.0, False).double()
     vector = (vector * level / vector.norm()).float()
@@ -120,7 +120,7 @@ def test_clipping_by_layer_bounds_each_layer_by_its_share():
 def test_layers_are_found_by_their_names():
     assert PerLayer(1.0).groups(NAMES) == ((0, 1), (2, 3))
     assert PerLayer(1.0).groups(("a.b.weight", "a.c.weight", "a.b.bias")) == ((0, 2), (1,))
-    for clip in (Flat(1.0), Quantile(1.0), PublicMedian(), NoClip(), Model(1.0)):
+    for clip in (Flat(1.0), Quantile(1.0), PublicMedian(), NoClip(), ModelClip(1.0)):
         assert clip.groups(NAMES) == ((0, 1, 2, 3),)
 
 
@@ -139,7 +139,7 @@ def test_no_clip_bounds_nothing_and_says_so():
     assert NoClip().level == math.inf
 
 
-@pytest.mark.parametrize("clip", [Flat, PerLayer, Quantile, Model])
+@pytest.mark.parametrize("clip", [Flat, PerLayer, Quantile, ModelClip])
 @pytest.mark.parametrize("level", [0, -1, math.nan, math.inf])
 def test_an_impossible_level_is_refused(clip, level):
     with pytest.raises(DpflError, match="clip level"):

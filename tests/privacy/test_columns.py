@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import LEAST, ColumnSurvey, by_quartiles, standard
-from dpfl.privacy.queries.mean import Answered
+from dpfl.privacy.queries.columns import LEAST, ColumnQuery, by_quartiles, standard
+from dpfl.privacy.queries.mean import MeanAnswer
 
-SURVEY = ColumnSurvey(1e-9, 4, (0, 2), ((1, 5),))
+SURVEY = ColumnQuery(1e-9, 4, (0, 2), ((1, 5),))
 
 
-def answer(rows: torch.Tensor, survey: ColumnSurvey, seed: int = 0, size: int = 50) -> np.ndarray:
+def answer(rows: torch.Tensor, survey: ColumnQuery, seed: int = 0, size: int = 50) -> np.ndarray:
     return survey.answer(map(survey.bounded, rows.split(7)), size, np.random.default_rng(seed))
 
 
@@ -54,7 +54,7 @@ def test_the_answers_of_clients_give_the_scales_of_all_their_rows():
     survey = replace(SURVEY, binned=((1, 40),))
     answers = {0: answer(rows[:1000], survey, size=1000), 2: answer(rows[1000:], survey, size=3000)}
     said = {client: torch.from_numpy(answer) for client, answer in answers.items()}
-    found = survey.combined(Answered.of(said, (1000, 7, 3000), survey.multiplier * survey.bound))
+    found = survey.combined(MeanAnswer.of(said, (1000, 7, 3000), survey.multiplier * survey.bound))
     found = found.view(2, 4).T.tolist()
     assert found[3] == [0.0, 1.0]
     for place in (0, 2):
@@ -90,4 +90,4 @@ def test_quartiles_in_one_bin_are_a_bin_apart():
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
 def test_scales_without_noise_are_refused(multiplier):
     with pytest.raises(DpflError, match="noise multiplier of the paid scales"):
-        ColumnSurvey(multiplier, 1, (0,))
+        ColumnQuery(multiplier, 1, (0,))

@@ -10,15 +10,15 @@ import torch
 
 from dpfl.models import Layout
 from dpfl.privacy import Gaussian, Poisson, Quantile, Release
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.server.round_sum import RoundSum, plain
 
 CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 """Noise multiplier, noise of the count, level of the clip."""
 
 
-def made(z: float, count_noise: float, level: float, shared: Shared | None = None) -> Release:
-    return Release(Poisson(0.5), Quantile(level, count_noise=count_noise), Gaussian(z), sums=shared or Shared(8, 1))
+def made(z: float, count_noise: float, level: float, shared: NoiseShares | None = None) -> Release:
+    return Release(Poisson(0.5), Quantile(level, count_noise=count_noise), Gaussian(z), sums=shared or NoiseShares(8, 1))
 
 
 def longest(level: float) -> torch.Tensor:
@@ -60,7 +60,7 @@ def test_who_was_not_drawn_moves_nothing():
 def test_a_server_reads_the_count_that_clients_sent():
     """Five inside and three outside: a sum of b - 1/2 of 1, to the noise that is stated."""
     layout = Layout(("weight",), ((3,),), (0,), trainable=3, size=3)
-    release = made(1.0, 0.6, 1.0, Shared(8, 0))
+    release = made(1.0, 0.6, 1.0, NoiseShares(8, 0))
     asked = RoundSum.of_updates(release, 8)
     found = []
     for trial in range(400):

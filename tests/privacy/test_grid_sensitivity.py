@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpfl.privacy import All, Flat, Gaussian, Release
 from dpfl.privacy.mechanisms import integer_sum, secure_noise
 from dpfl.privacy.mechanisms.clip import MARGIN
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.secure_noise import grid, noisy_number, secure_sum
 
 
@@ -107,7 +107,7 @@ def test_one_number_moves_by_a_step_more_and_its_noise_is_for_that():
 @settings(deadline=None, max_examples=300)
 def test_a_share_is_rounded_once_and_after_its_noise(value, share, drawn, bits):
     """round((x + n) / g), by exact fractions: so rounding is post-processing, and nothing is to be paid for it."""
-    whole = WholeSum(share, bound=2e6 if bits == 64 else 1e6, clients=3)
+    whole = IntegerSum(share, bound=2e6 if bits == 64 else 1e6, clients=3)
     given = np.array([value, value], np.float32 if bits == 32 else np.float64)
     real = integer_sum.standard_normal
     try:
@@ -139,7 +139,7 @@ def test_a_weight_brings_two_sums_no_farther_apart_than_the_margin_of_the_clip(s
 def test_what_one_client_moves_does_not_depend_on_the_rounding_of_others(clients):
     """The sum of all moves by what one of them moves, whatever fractions of a step the others are at."""
     made = Release(All(), Flat(1.0), Gaussian(1.0))
-    whole = WholeSum(made.deviation() / math.sqrt(clients), bound=4.0, clients=clients)
+    whole = IntegerSum(made.deviation() / math.sqrt(clients), bound=4.0, clients=clients)
     rng = np.random.default_rng(clients)
     others = [rng.uniform(-1, 1, 50) for _ in range(clients - 1)]
     one = rng.uniform(-1, 1, 50)

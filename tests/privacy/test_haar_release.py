@@ -12,8 +12,8 @@ from dpfl.privacy import All, Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.clip import MARGIN, clip_vector
 from dpfl.privacy.mechanisms.haar import whole
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.noise import Planned
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 
 M = 64
 
@@ -88,9 +88,9 @@ def test_a_release_that_was_not_fitted_says_so() -> None:
 
 
 def test_planned_haar_noise_becomes_haar_noise() -> None:
-    made = Release(Poisson(0.1), HaarClip(1.0), Planned(HaarNoise(1.0))).fitted([10, 30]).with_noise(0.8)
+    made = Release(Poisson(0.1), HaarClip(1.0), Uncalibrated(HaarNoise(1.0))).fitted([10, 30]).with_noise(0.8)
     assert made.noise == HaarNoise(0.8, ends=(30,))
-    by_layer = Release(Poisson(0.1), HaarClip(1.0, by_layer=True), Planned(HaarNoise(1.0, by_layer=True))).fitted([10, 30])
+    by_layer = Release(Poisson(0.1), HaarClip(1.0, by_layer=True), Uncalibrated(HaarNoise(1.0, by_layer=True))).fitted([10, 30])
     assert by_layer.with_noise(0.8).noise == HaarNoise(0.8, by_layer=True, ends=(10, 30))
     assert by_layer.clip.ends == (10, 30)
 
@@ -109,6 +109,6 @@ def test_bad_numbers_are_refused(bad: float) -> None:
 def test_in_a_secure_sum_the_noise_is_what_is_counted_whatever_portion_is_stated(lemma: bool, portion: float | None):
     """Fault: all of the stated noise was added, so that a portion of ten counted as ten times what was there."""
     noise = HaarNoise(0.1, lemma=lemma, portion=portion)
-    made = Release(All(), HaarClip(2.0), noise, sums=Shared(8, 1)).fitted([M])
+    made = Release(All(), HaarClip(2.0), noise, sums=NoiseShares(8, 1)).fitted([M])
     assert made.whole_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(made.multiplier * 2.0)
     assert made.added == made.whole_sum(1.0, 10).share

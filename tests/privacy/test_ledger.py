@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy import FixedSize, Ledger, Limit, Refused, accountant, affordable
+from dpfl.privacy import BudgetRefusal, FixedSize, Ledger, Limit, accountant, affordable
 from dpfl.privacy.accounting.calibration import MOST
 from dpfl.privacy.accounting.events import ADD_REMOVE, add
 from dpfl.privacy.ledger.chain import append, check
 from dpfl.privacy.ledger.database import UNIQUE
-from dpfl.privacy.ledger.ledger import Account
+from dpfl.privacy.ledger.ledger import LedgerAccount
 from tests.conftest import PATIENCE, wait_until
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, debit_for_ever, debit_until_refused, debit_until_the_disk_is_full, open_ledger
@@ -66,7 +66,7 @@ def test_a_new_ledger_has_spent_nothing_and_keeps_its_unit_and_limit(path):
     assert ledger.epsilon(DELTA) == 0
     assert ledger.unit == "client"
     assert ledger.limit == LIMIT
-    assert ledger.account == Account("hospital", "client", ADD_REMOVE)
+    assert ledger.account == LedgerAccount("hospital", "client", ADD_REMOVE)
     assert ledger.plans() == {}
 
 
@@ -123,7 +123,7 @@ def test_whatever_is_asked_for_the_limit_holds_and_the_rows_are_what_was_granted
             ledger.debit("run", str(number), event, count)
             assert fits
             granted = add(granted, event, count)
-        except Refused:
+        except BudgetRefusal:
             assert not fits
     assert ledger.spent() == granted
     assert ledger.epsilon(LIMIT.delta, "rdp") <= LIMIT.epsilon
@@ -144,10 +144,10 @@ def test_what_another_connection_wrote_in_between_counts_at_the_next_debit(path,
     ledger.debit("run", "a", EVENT, ROOM - 5)
     other = Ledger.existing(path)
     other.debit("another run", "b", EVENT, 3)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "c", EVENT, 3)
     ledger.debit("run", "d", EVENT, 1)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         other.debit("another run", "e", EVENT, 2)
     other.debit("another run", "f", EVENT, 1)
     assert ledger.spent() == other.spent() == {EVENT: ROOM}
@@ -169,7 +169,7 @@ def test_a_limit_that_the_owner_sets_in_between_holds_at_the_next_debit(path, le
     least = LIMIT.remaining({}, EVENT) // 2
     other = Ledger.existing(path)
     other.set_limit(Limit(accountant("rdp").epsilon({EVENT: least}, LIMIT.delta), LIMIT.delta, "rdp"))
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "b", EVENT, least)
     ledger.set_limit(LIMIT)
     ledger.debit("run", "c", EVENT, least)
@@ -237,9 +237,9 @@ def test_a_count_cannot_be_lowered_by_another_program(path, ledger):
 def test_a_debit_past_the_limit_is_refused_and_changes_nothing(path, ledger):
     ledger.debit("run", "a", EVENT, ROOM - 3)
     before = {table: rows(path, table) for table in UNIQUE}
-    with pytest.raises(Refused, match=r"budget of client \(epsilon 3\) has no room for 4 more"):
+    with pytest.raises(BudgetRefusal, match=r"budget of client \(epsilon 3\) has no room for 4 more"):
         ledger.debit("another run", "b", EVENT, 4)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("another run", "c", OTHER, 500)
     assert {table: rows(path, table) for table in UNIQUE} == before
 
@@ -250,7 +250,7 @@ def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
     assert ledger.remaining(EVENT) == 1
     ledger.debit("run", "c", EVENT, 1)
     assert ledger.remaining(EVENT) == 0
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "d", EVENT, 1)
     assert ledger.spent() == {EVENT: ROOM}
     assert ledger.epsilon(DELTA, "rdp") <= LIMIT.epsilon < accountant("rdp").epsilon({EVENT: ROOM + 1}, DELTA)
@@ -259,14 +259,14 @@ def test_the_last_affordable_release_is_granted_and_the_next_is_not(ledger):
 def test_the_tight_accountant_stops_at_716_releases_for_epsilon_2(path):
     event = poisson(0.015, 1.1)
     ledger = open_ledger(path, limit=Limit(2.0, DELTA))
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "all", event, 717)
     ledger.debit("run", "a", event, 700, horizon=2000)
     assert ledger.remaining(event) == 16
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "b", event, 17, horizon=1)
     ledger.debit("run", "c", event, 16)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "d", event, 1)
     assert ledger.epsilon(DELTA) <= 2.0
 
@@ -277,7 +277,7 @@ def test_a_release_where_renyi_says_no_and_the_tight_accountant_yes_is_granted(p
     ledger = open_ledger(path, limit=Limit(2.0, DELTA))
     ledger.debit("run", "a", OTHER, 1)
     ledger.debit("run", "b", poisson(0.015, 1.1), 600)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "c", poisson(0.015, 1.1), 200)
     assert ledger.spent() == spent
 
@@ -286,7 +286,7 @@ def test_a_limit_by_the_classic_accountant_is_not_stretched_by_a_better_one(path
     event = poisson(0.015, 1.1)
     ledger = open_ledger(path, limit=Limit(2.0, DELTA, "rdp-classic"))
     ledger.debit("run", "other", dp.GaussianDpEvent(1000.0), 1)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "a", event, 320)
     ledger.debit("run", "b", event, 313)
     assert ledger.epsilon(DELTA, "rdp-classic") <= 2.0
@@ -298,7 +298,7 @@ def test_the_owners_limit_and_the_runs_limit_both_hold(path, own, run):
     ledger = open_ledger(path, limit=Limit(own, DELTA, "rdp") if own else None)
     asked = Limit(run, DELTA, "rdp") if run else None
     assert ledger.remaining(EVENT, asked) == least
-    with pytest.raises(Refused, match=r"epsilon 1\)"):
+    with pytest.raises(BudgetRefusal, match=r"epsilon 1\)"):
         ledger.debit("run", "a", EVENT, least + 1, asked)
     ledger.debit("run", "b", EVENT, least, asked)
     assert ledger.remaining(EVENT, asked) == 0
@@ -307,7 +307,7 @@ def test_the_owners_limit_and_the_runs_limit_both_hold(path, own, run):
 def test_a_runs_limit_counts_what_earlier_runs_spent(path):
     ledger = open_ledger(path)
     ledger.debit("first", "a", EVENT, ROOM)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("second", "b", EVENT, 1, LIMIT)
 
 
@@ -323,7 +323,7 @@ def test_without_any_limit_everything_is_counted_and_nothing_refused(path):
 
 def test_a_horizon_below_the_count_does_not_refuse_what_fits(ledger):
     ledger.debit("run", "a", EVENT, ROOM, horizon=1)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "b", EVENT, 1, horizon=1)
     assert ledger.spent() == {EVENT: ROOM}
 
@@ -340,7 +340,7 @@ def test_the_owner_can_set_another_limit_and_the_old_one_stays_on_record(path, l
     assert ledger.limit == Limit(4.0, DELTA, "rdp")
     ledger.debit("run", "b", EVENT, 1)
     ledger.set_limit(Limit(0.5, DELTA, "rdp"))
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "c", EVENT, 1)
     assert [row[1] for row in rows(path, "limits")] == [3.0, 4.0, 0.5]
     assert Ledger.read(path).limit == Limit(0.5, DELTA, "rdp")
@@ -351,12 +351,12 @@ def test_a_run_cannot_widen_the_owners_limit_by_opening_the_ledger_with_its_own(
     ledger.close()
     again = open_ledger(path, limit=Limit(100.0, DELTA, "rdp"))
     assert again.limit == LIMIT
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         again.debit("run", "b", EVENT, 1, Limit(100.0, DELTA, "rdp"))
 
 
 def test_a_release_without_noise_is_refused_by_any_limit(ledger):
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("run", "a", dp.NonPrivateDpEvent(), 1)
     assert ledger.spent() == {}
 
@@ -396,7 +396,7 @@ def test_the_same_release_again_is_not_counted_twice(path, ledger):
 @pytest.mark.parametrize(("event", "count"), [(OTHER, 10), (EVENT, 11), (EVENT, 9)])
 def test_another_release_under_the_same_name_is_refused(ledger, event, count):
     ledger.debit("run", "a", EVENT, 10)
-    with pytest.raises(Refused, match="same name"):
+    with pytest.raises(BudgetRefusal, match="same name"):
         ledger.debit("run", "a", event, count)
     assert ledger.spent() == {EVENT: 10}
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger, Limit, Refused
+from dpfl.privacy import BudgetRefusal, Ledger, Limit
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.privacy.ledger.chain import COLUMNS
 from dpfl.privacy.ledger.database import _guards
@@ -213,7 +213,7 @@ def test_a_plan_is_written_once_a_run_and_event_and_never_changed(tmp_path: Path
         ledger.plan("one", EVENT, 100)
         ledger.plan("one", OTHER, 1)
         ledger.plan("two", EVENT, np.int64(7))
-        with pytest.raises(Refused, match="another plan of this run: 100 releases, not 101"):
+        with pytest.raises(BudgetRefusal, match="another plan of this run: 100 releases, not 101"):
             ledger.plan("one", EVENT, 101)
         ledger.debit("one", "a", EVENT, 3)
         assert ledger.spent() == {EVENT: 3}

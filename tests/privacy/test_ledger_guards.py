@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Refused, accountant
+from dpfl.privacy import BudgetRefusal, Keyed, Ledger, Limit, Poisson, accountant
 from dpfl.privacy.accounting.events import decode
 from dpfl.privacy.statement import figure, rounded_up
 from tests.privacy.workers import open_ledger
@@ -70,7 +70,7 @@ def test_rows_cannot_be_replaced_nor_hold_something_else_than_numbers(path, stat
 def test_a_release_of_another_run_is_not_free(path):
     ledger = open_ledger(path)
     ledger.debit("one", "a", EVENT, 5)
-    with pytest.raises(Refused):
+    with pytest.raises(BudgetRefusal):
         ledger.debit("two", "a", EVENT, 5)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.starts import (
     ANCHOR_DIGITS,
-    Start,
+    NodeStart,
     anchored,
     common_rows,
     is_taken_over,
@@ -42,11 +42,11 @@ class TestReconciled:
 
     def test_a_chain_is_known_by_its_seal_and_no_other_is(self, connection):
         write(connection, ("a run", 2), (taken_over(SEAL, []), 3))
-        assert is_taken_over(connection, Tail(9, SEAL), FIRST, {})
-        assert not is_taken_over(connection, Tail(9, OTHER), FIRST, {})
+        assert is_taken_over(connection, ChainTail(9, SEAL), FIRST, {})
+        assert not is_taken_over(connection, ChainTail(9, OTHER), FIRST, {})
 
     def test_an_earlier_part_is_known_by_its_start_up_to_the_row_where_that_ended(self, connection):
-        write(connection, (taken_over(SEAL, [Start(2, SECOND, 9), Start(1, FIRST, 5)]), 3))
+        write(connection, (taken_over(SEAL, [NodeStart(2, SECOND, 9), NodeStart(1, FIRST, 5)]), 3))
         for start, rows, known in (
             (FIRST, 4, True),
             (FIRST, 5, True),
@@ -54,27 +54,27 @@ class TestReconciled:
             (SECOND, 8, True),
             (SECOND, 10, False),
         ):
-            assert is_taken_over(connection, Tail(rows, OTHER), start, {}) == known
-        assert not is_taken_over(connection, Tail(9, OTHER), SECOND, {}), "the same row with another seal is another chain"
+            assert is_taken_over(connection, ChainTail(rows, OTHER), start, {}) == known
+        assert not is_taken_over(connection, ChainTail(9, OTHER), SECOND, {}), "the same row with another seal is another chain"
         for rows in (0, 1, 5):
-            assert not is_taken_over(connection, Tail(rows, OTHER), STRANGER, {})
+            assert not is_taken_over(connection, ChainTail(rows, OTHER), STRANGER, {})
 
     def test_an_earlier_part_is_known_by_its_anchors(self, connection):
         anchors = {4: "d" * ANCHOR_DIGITS, 7: "e" * ANCHOR_DIGITS}
-        write(connection, (taken_over(SEAL, [Start(1, FIRST, 9)]), 3), (anchored(SEAL, anchors), 4))
+        write(connection, (taken_over(SEAL, [NodeStart(1, FIRST, 9)]), 3), (anchored(SEAL, anchors), 4))
         own = {2: "f" * ANCHOR_DIGITS}
-        assert is_taken_over(connection, Tail(7, "e" * 64), FIRST, own)
-        assert not is_taken_over(connection, Tail(7, "d" * 64), FIRST, own)
-        assert not is_taken_over(connection, Tail(6, "e" * 64), FIRST, own), "no anchor shows this row"
+        assert is_taken_over(connection, ChainTail(7, "e" * 64), FIRST, own)
+        assert not is_taken_over(connection, ChainTail(7, "d" * 64), FIRST, own)
+        assert not is_taken_over(connection, ChainTail(6, "e" * 64), FIRST, own), "no anchor shows this row"
 
     def test_where_nothing_was_reconciled_nothing_is(self, connection):
         write(connection, ("a run", 2), (new_start(1), 3))
-        assert not is_taken_over(connection, Tail(0, SEAL), FIRST, {})
+        assert not is_taken_over(connection, ChainTail(0, SEAL), FIRST, {})
 
     def test_the_second_of_two_is_found(self, connection):
-        write(connection, (taken_over(SEAL, []), 3), (taken_over(OTHER, [Start(1, FIRST, 5)]), 4))
-        assert is_taken_over(connection, Tail(9, OTHER), SECOND, {})
-        assert is_taken_over(connection, Tail(4, "c" * 64), FIRST, {})
+        write(connection, (taken_over(SEAL, []), 3), (taken_over(OTHER, [NodeStart(1, FIRST, 5)]), 4))
+        assert is_taken_over(connection, ChainTail(9, OTHER), SECOND, {})
+        assert is_taken_over(connection, ChainTail(4, "c" * 64), FIRST, {})
 
 
 def test_a_start_ends_in_the_row_before_the_next(connection):
@@ -97,11 +97,11 @@ def test_runs_before_one_leave_starts_out(connection):
 
 
 def test_two_chains_share_rows_up_to_the_latest_start_of_both():
-    one = [Start(3, "c", 30), Start(2, "b", 20), Start(1, "a", 10)]
+    one = [NodeStart(3, "c", 30), NodeStart(2, "b", 20), NodeStart(1, "a", 10)]
     assert common_rows(one, one) == 21
-    assert common_rows(one, [Start(3, "x", 40), Start(2, "b", 17), Start(1, "a", 10)]) == 11
-    assert common_rows(one, [Start(2, "x", 40), Start(1, "a", 25)]) == 1
-    assert common_rows(one, [Start(1, "x", 5)]) == common_rows(one, []) == common_rows([], one) == 0
+    assert common_rows(one, [NodeStart(3, "x", 40), NodeStart(2, "b", 17), NodeStart(1, "a", 10)]) == 11
+    assert common_rows(one, [NodeStart(2, "x", 40), NodeStart(1, "a", 25)]) == 1
+    assert common_rows(one, [NodeStart(1, "x", 5)]) == common_rows(one, []) == common_rows([], one) == 0
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_two_chains_share_rows_up_to_the_latest_start_of_both():
     [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (4, [0, 1, 2]), (5, [0, 1, 2, 4]), (9, [0, 1, 2, 4, 8])],
 )
 def test_starts_that_are_shown_lie_at_powers_of_two(count, places):
-    starts = [Start(count - place, str(place), count - place) for place in range(count)]
+    starts = [NodeStart(count - place, str(place), count - place) for place in range(count)]
     assert [int(start.name) for start in spread_starts(starts)] == places

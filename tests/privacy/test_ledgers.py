@@ -10,17 +10,17 @@ import pytest
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers, ledger_path, listed
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, ledger_path, listed
 from tests.privacy.workers import EVENT
 
 DATA = ("digest of a", "digest of b", "digest of c")
 
 
-def ledgers(folder: Path, *names: str, unit: str = "sample", neighbours: str = ADD_REMOVE, **more: object) -> Ledgers:
-    return Ledgers(folder, names, unit, neighbours, **more)  # type: ignore[arg-type]
+def ledgers(folder: Path, *names: str, unit: str = "sample", neighbours: str = ADD_REMOVE, **more: object) -> ClientLedgers:
+    return ClientLedgers(folder, names, unit, neighbours, **more)  # type: ignore[arg-type]
 
 
-def spend(of: Ledgers, number: int = 0, count: int = 1) -> None:
+def spend(of: ClientLedgers, number: int = 0, count: int = 1) -> None:
     with closing(of.open(number)) as ledger:
         ledger.debit("run", f"release {number}", EVENT, count)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.privacy import Ledger, Limit, Refused
+from dpfl.privacy import BudgetRefusal, Ledger, Limit
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.ledger.limit import Share
+from dpfl.privacy.ledger.limit import SubLimit
 from tests.privacy.workers import EVENT, open_ledger
 
 LIMIT = Limit(3.0, 1e-5, "rdp")
@@ -19,16 +19,16 @@ LIMIT = Limit(3.0, 1e-5, "rdp")
 
 def test_a_day_has_86400_seconds():
     """Fault: the tests of shares used the constant that they check."""
-    assert Share(LIMIT, days=1).since(1_000_000.0) == 1_000_000.0 - 86_400
-    assert Share(LIMIT, days=7).since(1_000_000.0) == 1_000_000.0 - 604_800
-    assert Share(LIMIT).since(1_000_000.0) == -float("inf")
+    assert SubLimit(LIMIT, days=1).since(1_000_000.0) == 1_000_000.0 - 86_400
+    assert SubLimit(LIMIT, days=7).since(1_000_000.0) == 1_000_000.0 - 604_800
+    assert SubLimit(LIMIT).since(1_000_000.0) == -float("inf")
 
 
 @pytest.mark.parametrize(("seconds", "counted"), [(30 * 86_400 - 60, True), (30 * 86_400 + 60, False), (-3600, True)])
 def test_what_a_share_of_thirty_days_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, counted: bool):
     """A minute more or less than thirty days ago, by a clock that the test sets; and an hour ahead."""
     now = 1_800_000_000.0
-    month = Share(LIMIT, days=30)
+    month = SubLimit(LIMIT, days=30)
     with closing(open_ledger(tmp_path / "owner.sqlite")) as ledger:
         monkeypatch.setattr(time, "time", lambda: now - seconds)
         ledger.debit("run", "a", EVENT, 5)
@@ -90,7 +90,7 @@ def test_the_ledger_refuses_the_first_release_beyond_its_limit(tmp_path: Path):
     most = limit.remaining({}, EVENT)
     with closing(open_ledger(tmp_path / "owner.sqlite", limit=limit)) as ledger:
         ledger.debit("run", "a", EVENT, most)
-        with pytest.raises(Refused):
+        with pytest.raises(BudgetRefusal):
             ledger.debit("run", "b", EVENT, 1)
         assert ledger.spent() == {EVENT: most}
         assert ledger.epsilon(1e-5, "rdp") <= 2.0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.privacy.accounting.accountant import gaussian_epsilon
-from dpfl.privacy.accounting.loss_grid import Losses
+from dpfl.privacy.accounting.loss_grid import LossGrid
 from dpfl.privacy.accounting.losses import gaussian_losses
 
 CLOSE = {1e-9: 1e-5, 1e-5: 1e-8, 1e-2: 1e-8}
@@ -71,7 +71,7 @@ def test_epsilon_is_the_least_that_delta_allows(weights, lowest, infinite, delta
     """By the definition of delta(epsilon), whatever the distribution."""
     total = sum(weights) or 1.0
     chances = np.array(weights) * (1 - infinite) / total
-    found = Losses(0.5, lowest, chances, infinite).epsilon(delta)
+    found = LossGrid(0.5, lowest, chances, infinite).epsilon(delta)
     losses = (lowest + np.arange(len(chances))) * 0.5
 
     def needed(epsilon: float) -> float:
@@ -85,7 +85,7 @@ def test_epsilon_is_the_least_that_delta_allows(weights, lowest, infinite, delta
 
 
 def test_losses_whose_weight_is_beyond_floating_point_numbers_are_their_own_bound():
-    assert Losses(1.0, 800, np.array([0.5, 0.5]), 0.0).epsilon(1e-5) == 801.0
+    assert LossGrid(1.0, 800, np.array([0.5, 0.5]), 0.0).epsilon(1e-5) == 801.0
 
 
 def test_what_is_cut_off_counts_as_an_infinite_loss():
@@ -98,9 +98,9 @@ def test_what_is_cut_off_counts_as_an_infinite_loss():
 
 def test_what_two_cut_off_together_counts_as_an_infinite_loss_and_never_as_less():
     """By hand: a loss of 4 with a chance of 3e-16 is beyond what is kept, and so are infinite losses of either or of both."""
-    tail = Losses(1.0, 0, np.array([0.5, 0.5 - 1.7e-8, 1.7e-8]), 0.0)
+    tail = LossGrid(1.0, 0, np.array([0.5, 0.5 - 1.7e-8, 1.7e-8]), 0.0)
     assert 0 < tail.beside(tail).infinite < 1e-15
-    one, other = Losses(1.0, -1, np.array([0.5, 0.4]), 0.1), Losses(1.0, 3, np.array([0.5, 0.3]), 0.2)
+    one, other = LossGrid(1.0, -1, np.array([0.5, 0.4]), 0.1), LossGrid(1.0, 3, np.array([0.5, 0.3]), 0.2)
     both = one.beside(other)
     assert both.infinite == pytest.approx(0.28, rel=1e-12)
     assert both.lowest == 2

@@ -10,7 +10,7 @@ import torch
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, Gaussian, Release
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum
 
@@ -96,7 +96,7 @@ def test_the_sums_are_those_of_the_clients_under_the_noise() -> None:
 
 
 def test_planned_noise_keeps_its_kind() -> None:
-    planned = Release(Cyclic(2), Flat(1.0), Planned(BandedNoise(1.0))).over(ROUNDS, CLIENTS)
+    planned = Release(Cyclic(2), Flat(1.0), Uncalibrated(BandedNoise(1.0))).over(ROUNDS, CLIENTS)
     assert planned.whole_run
     made = planned.with_noise(3.0)
     assert (made.noise.multiplier, made.noise.rounds, made.noise.turns) == (3.0, ROUNDS, TURNS)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.mean import Answered, MeanSurvey, scaled_down
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.mean import MeanAnswer, MeanQuery, scaled_down
+from dpfl.privacy.queries.metric import MetricQuery
 
 FEATURES = 9
 
 
-def answer(rows: torch.Tensor, survey: MeanSurvey, seed: int = 0, size: int = 50) -> np.ndarray:
+def answer(rows: torch.Tensor, survey: MeanQuery, seed: int = 0, size: int = 50) -> np.ndarray:
     return survey.answer(rows.split(7), rows.shape[1], size, np.random.default_rng(seed))
 
 
@@ -28,7 +28,7 @@ def test_adding_any_sample_moves_the_sum_by_the_bound_at_most(count, scale, seed
     """With equal noise, the difference of two answers is the added sample alone."""
     rng = torch.Generator().manual_seed(seed)
     rows, added = torch.randn(count, FEATURES, generator=rng), scale * torch.randn(1, FEATURES, generator=rng)
-    quiet = MeanSurvey(1e-9)
+    quiet = MeanQuery(1e-9)
     moved = 50 * (answer(torch.cat([rows, added]), quiet).astype(float) - answer(rows, quiet).astype(float))
     assert np.linalg.norm(moved) <= math.sqrt(FEATURES) * (1 + 1e-4)
 
@@ -59,44 +59,44 @@ def test_no_number_of_float32_passes_the_bound(value, features, flush):
 
 def test_normalised_samples_are_not_scaled_and_the_declared_size_divides():
     rows = torch.full((20, FEATURES), 0.9)
-    found = answer(rows, MeanSurvey(1e-9), size=40)
+    found = answer(rows, MeanQuery(1e-9), size=40)
     assert found == pytest.approx(np.full(FEATURES, 0.45), rel=1e-4)
 
 
 def test_the_noise_has_the_deviation_that_is_paid_for():
-    survey = MeanSurvey(20.0)
+    survey = MeanQuery(20.0)
     noise = np.stack([answer(torch.zeros(1, 100), survey, seed, size=50) for seed in range(200)])
     assert noise.std() == pytest.approx(20.0 * math.sqrt(100) / 50, rel=0.02)
     assert survey.event == gaussian(20.0)
 
 
 def test_noise_is_taken_out_of_the_mean_and_pure_noise_is_taken_out_whole():
-    survey, sizes = MeanSurvey(2.0), (400, 600)
+    survey, sizes = MeanQuery(2.0), (400, 600)
     rng = torch.Generator().manual_seed(0)
     deviation = 2.0 * math.sqrt(2500) / torch.tensor(sizes)  # of each client's answer
     truth = 0.3 * torch.randn(2500, generator=rng)
     for mean, far in ((truth, 1.0), (torch.zeros(2500), 0.05)):
         answers = {i: mean + d * torch.randn(2500, generator=rng) for i, d in enumerate(deviation.tolist())}
         plain = sum(answers[i] * (sizes[i] / 1000) for i in (0, 1))
-        found = survey.combined(Answered.of(answers, sizes, 2.0 * math.sqrt(2500)))
+        found = survey.combined(MeanAnswer.of(answers, sizes, 2.0 * math.sqrt(2500)))
         assert (found - mean).norm() < (plain - mean).norm()
         assert found.norm() <= far * plain.norm()
-    alone = Answered.of({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
+    alone = MeanAnswer.of({0: 1e-3 * truth}, sizes, 2.0 * math.sqrt(2500))
     assert survey.combined(alone).abs().sum() == 0
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
 def test_a_mean_without_noise_is_refused(multiplier):
     with pytest.raises(DpflError, match="noise multiplier of the mean"):
-        MeanSurvey(multiplier)
+        MeanQuery(multiplier)
 
 
 @pytest.mark.parametrize(
     "asked",
     [
-        lambda vectors, rng: MeanSurvey(1.0).answer(vectors, 5, 10, rng),
-        lambda vectors, rng: ColumnSurvey(1.0, 3, places=(0, 1)).answer(vectors, 10, rng),
-        lambda vectors, rng: MetricSurvey(1.0, 2, 8, 4.0, 0.0).answer(vectors, 10, rng),
+        lambda vectors, rng: MeanQuery(1.0).answer(vectors, 5, 10, rng),
+        lambda vectors, rng: ColumnQuery(1.0, 3, places=(0, 1)).answer(vectors, 10, rng),
+        lambda vectors, rng: MetricQuery(1.0, 2, 8, 4.0, 0.0).answer(vectors, 10, rng),
     ],
     ids=["mean", "columns", "metric"],
 )

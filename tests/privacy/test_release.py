@@ -24,9 +24,9 @@ from dpfl.privacy import (
     Quantile,
     Release,
 )
-from dpfl.privacy.mechanisms.clip import Model, clip_vector
-from dpfl.privacy.mechanisms.noise import Planned
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.clip import ModelClip, clip_vector
+from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.release import UpdateRelease
 
 NAMES = ("one.weight", "one.bias", "two.weight")
 OFFSETS = (0, 6, 8, 16)
@@ -148,15 +148,15 @@ def test_quantile_clipping_with_too_little_noise_on_the_count_is_refused():
 
 
 def test_noise_without_a_clip_is_refused():
-    for noise in (Gaussian(1.0), Planned()):
+    for noise in (Gaussian(1.0), Uncalibrated()):
         with pytest.raises(DpflError, match="without a clip"):
             Release(All(), NoClip(), noise)
 
 
 def test_noise_on_clipped_models_is_refused():
-    for noise in (Gaussian(1.0), Planned()):
+    for noise in (Gaussian(1.0), Uncalibrated()):
         with pytest.raises(DpflError, match="clipped models"):
-            Release(All(), Model(1.0), noise)
+            Release(All(), ModelClip(1.0), noise)
 
 
 @given(st.integers(2, 100), multipliers)
@@ -181,8 +181,8 @@ def test_noise_shared_by_one_is_refused_as_it_could_subtract_all_of_it():
         (Release(All(), Flat(1.0), Gaussian(1.0)), "add/remove one"),
         (Release(FixedSize(3), Flat(1.0), Gaussian(1.0)), "replace one"),
         (Release(FixedCohort(3), Flat(1.0), Gaussian(1.0)), "replace one"),
-        (Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client"), "replace one"),
-        (Upload(All(), Flat(1.0), Gaussian(1.0), moves=2.0), "add/remove one"),
+        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client"), "replace one"),
+        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0), "add/remove one"),
     ],
 )
 def test_a_release_says_whom_it_is_proven_for(release, neighbours):
@@ -196,7 +196,7 @@ def test_shared_noise_with_quantile_clipping_is_refused():
 
 
 def test_a_release_without_noise_says_that_it_protects_nothing():
-    for clip in (NoClip(), Flat(1.0), Model(1.0)):
+    for clip in (NoClip(), Flat(1.0), ModelClip(1.0)):
         release = Release(Poisson(0.1), clip)
         assert not release.private
         assert release.event(100) == dp.NonPrivateDpEvent()
@@ -205,7 +205,7 @@ def test_a_release_without_noise_says_that_it_protects_nothing():
 
 
 def test_planned_noise_cannot_be_used_before_it_is_planned():
-    release = Release(Poisson(0.1), Flat(1.0), Planned())
+    release = Release(Poisson(0.1), Flat(1.0), Uncalibrated())
     assert release.private
     for use in (
         lambda: release.multiplier,
@@ -218,7 +218,7 @@ def test_planned_noise_cannot_be_used_before_it_is_planned():
 
 
 def test_planning_gives_the_noise_and_changes_nothing_else():
-    before = Release(Poisson(0.1), Flat(1.0), Planned(), shared_by=3)
+    before = Release(Poisson(0.1), Flat(1.0), Uncalibrated(), shared_by=3)
     after = before.with_noise(1.5)
     assert after.deviation() == 1.5
     assert (after.sampling, after.clip, after.shared_by) == (before.sampling, before.clip, before.shared_by)

@@ -17,7 +17,7 @@ from dpfl.privacy import All, Flat, Gaussian, Keyed, Quantile, Release, SystemEn
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, SecureGaussian, grid, standard_normal
 from dpfl.privacy.queries.histogram import private_histogram
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.mean import MeanQuery
 from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
 SIZE = 200_000
@@ -168,11 +168,11 @@ def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for
     counts = np.full(5000, 1000.0)
     noisy = private_histogram(counts, 2.0, rng(4), secure=True) * 5000 * 1000
     assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
-    survey = MeanSurvey(3.0).secured()
+    survey = MeanQuery(3.0).secured()
     sums = torch.from_numpy(survey.answer([torch.full((10, 4096), 0.3)], 4096, 1, rng(5))).double()
     assert on_grid(sums, grid(3.0 * 64))
     assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid(3.0 * 64) * 64)
-    assert survey.event == MeanSurvey(3.0).event
+    assert survey.event == MeanQuery(3.0).event
 
 
 def test_it_costs_what_plain_noise_costs():

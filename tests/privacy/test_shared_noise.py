@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared, least_shared, log_total_variation
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares, least_shared, log_total_variation
 
 CASES = [(0.8, 2), (1.0, 5), (2.0, 2), (2.0, 10), (3.0, 2), (3.0, 10)]
 
@@ -72,35 +72,35 @@ def test_the_bound_falls_with_the_steps_and_is_nothing_at_the_steps_that_are_use
 
 
 def test_shares_are_for_those_who_are_left_and_do_not_collude():
-    assert Shared(10).share(1.0) == pytest.approx(1 / math.sqrt(10))
-    assert Shared(8, 1).share(1.0) == pytest.approx(1 / math.sqrt(7))
+    assert NoiseShares(10).share(1.0) == pytest.approx(1 / math.sqrt(10))
+    assert NoiseShares(8, 1).share(1.0) == pytest.approx(1 / math.sqrt(7))
     for wrong in ((1, 1), (0, 0), (3, -1), (2, 5)):
         with pytest.raises(DpflError, match="nobody is left"):
-            Shared(*wrong)
+            NoiseShares(*wrong)
 
 
 def test_of_several_kinds_of_shared_noise_the_least_is_what_holds():
     """Fault: the largest numbers stood in a statement, of which no release had both."""
-    assert least_shared(["shared 8-2", "shared 5-1", "", "shared 9-3"]) == Shared(5, 1)
-    assert least_shared(["shared 9-0", "shared 5-1"]) == Shared(5, 0)
-    assert least_shared(["shared 12-4", "something", "shared 12"]) == Shared(12, 4)
+    assert least_shared(["shared 8-2", "shared 5-1", "", "shared 9-3"]) == NoiseShares(5, 1)
+    assert least_shared(["shared 9-0", "shared 5-1"]) == NoiseShares(5, 0)
+    assert least_shared(["shared 12-4", "something", "shared 12"]) == NoiseShares(12, 4)
     assert least_shared([]) is least_shared(["", "rounds"]) is None
 
 
 def test_a_mark_is_read_as_it_was_written():
-    for shared in (Shared(3), Shared(7, 2), Shared(100, 49)):
+    for shared in (NoiseShares(3), NoiseShares(7, 2), NoiseShares(100, 49)):
         assert least_shared([shared.mark]) == shared
 
 
 def test_the_adversary_is_named_with_the_numbers_that_hold():
-    assert "at least 5 clients" in Shared(5, 0).adversary
-    assert "not a client" in Shared(5, 0).adversary
-    assert "at least 8 clients" in Shared(8, 3).adversary
-    assert "up to 3 clients together" in Shared(8, 3).adversary
+    assert "at least 5 clients" in NoiseShares(5, 0).adversary
+    assert "not a client" in NoiseShares(5, 0).adversary
+    assert "at least 8 clients" in NoiseShares(8, 3).adversary
+    assert "up to 3 clients together" in NoiseShares(8, 3).adversary
 
 
 def test_the_unknown_shares_are_those_of_survivors_who_do_not_collude():
     for survivors, colluders in ((2, 0), (8, 1), (10, 9)):
-        assert Shared(survivors, colluders).unknown == survivors - colluders
-        share = Shared(survivors, colluders).share(3.0)
+        assert NoiseShares(survivors, colluders).unknown == survivors - colluders
+        share = NoiseShares(survivors, colluders).share(3.0)
         assert (survivors - colluders) * share**2 == pytest.approx(9.0)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.privacy import Ledger, Limit, Refused, accountant, affordable
-from dpfl.privacy.ledger.chain import Tail
-from dpfl.privacy.ledger.limit import DAY, Share
+from dpfl.privacy import BudgetRefusal, Ledger, Limit, accountant, affordable
+from dpfl.privacy.ledger.chain import ChainTail
+from dpfl.privacy.ledger.limit import DAY, SubLimit
 from tests.privacy.exact import poisson
 from tests.privacy.workers import EVENT, LIMIT, open_ledger
 
 ROOM = affordable({}, EVENT, LIMIT.epsilon, LIMIT.delta, accountant(LIMIT.accountant))
 WIDE = Limit(LIMIT.epsilon * 3, LIMIT.delta, LIMIT.accountant)
-YEAR = Share(LIMIT, days=365)
+YEAR = SubLimit(LIMIT, days=365)
 
 
 @pytest.fixture
@@ -27,25 +27,25 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     opened.close()
 
 
-def debit(ledger: Ledger, run: str, name: str, count: int, *shares: Share) -> None:
+def debit(ledger: Ledger, run: str, name: str, count: int, *shares: SubLimit) -> None:
     ledger.begin(run, name, EVENT, count, shares=shares)()
 
 
 def test_a_run_has_a_limit_of_its_own_beside_that_in_all(ledger: Ledger) -> None:
-    debit(ledger, "one", "a", ROOM, Share(LIMIT, run="one"))
-    debit(ledger, "two", "b", ROOM, Share(LIMIT, run="two"))
+    debit(ledger, "one", "a", ROOM, SubLimit(LIMIT, run="one"))
+    debit(ledger, "two", "b", ROOM, SubLimit(LIMIT, run="two"))
     before = ledger.debits()
-    with pytest.raises(Refused, match="for the run two"):
-        debit(ledger, "two", "c", 1, Share(LIMIT, run="two"))
+    with pytest.raises(BudgetRefusal, match="for the run two"):
+        debit(ledger, "two", "c", 1, SubLimit(LIMIT, run="two"))
     assert ledger.debits() == before
-    assert ledger.spent_of(Share(LIMIT, run="one")) == {EVENT: ROOM}
-    assert ledger.spent_of(Share(LIMIT), besides="one") == {EVENT: ROOM}
+    assert ledger.spent_of(SubLimit(LIMIT, run="one")) == {EVENT: ROOM}
+    assert ledger.spent_of(SubLimit(LIMIT), besides="one") == {EVENT: ROOM}
 
 
 def test_other_events_of_the_same_run_count_in_its_share(ledger: Ledger) -> None:
-    debit(ledger, "one", "a", ROOM, Share(LIMIT, run="one"))
-    with pytest.raises(Refused):
-        ledger.begin("one", "b", poisson(0.1, 3.0), ROOM, shares=(Share(LIMIT, run="one"),))()
+    debit(ledger, "one", "a", ROOM, SubLimit(LIMIT, run="one"))
+    with pytest.raises(BudgetRefusal):
+        ledger.begin("one", "b", poisson(0.1, 3.0), ROOM, shares=(SubLimit(LIMIT, run="one"),))()
 
 
 def test_a_clock_that_is_set_back_dates_nothing_before_what_was_spent_last(
@@ -57,7 +57,7 @@ def test_a_clock_that_is_set_back_dates_nothing_before_what_was_spent_last(
     debit(ledger, "two", "b", ROOM - 1, YEAR)
     monkeypatch.setattr(time, "time", lambda: now)
     assert ledger.spent_of(YEAR) == {EVENT: ROOM}
-    with pytest.raises(Refused, match="for 365 days"):
+    with pytest.raises(BudgetRefusal, match="for 365 days"):
         debit(ledger, "two", "c", 1, YEAR)
 
 
@@ -71,7 +71,7 @@ def test_a_year_forgets_what_is_older_and_counts_what_a_clock_dated_later(
     debit(ledger, "new", "b", ROOM, YEAR)
     monkeypatch.setattr(time, "time", lambda: now)
     assert ledger.spent_of(YEAR) == {EVENT: ROOM}
-    with pytest.raises(Refused, match="for 365 days"):
+    with pytest.raises(BudgetRefusal, match="for 365 days"):
         debit(ledger, "new", "c", 1, YEAR)
 
 
@@ -89,8 +89,8 @@ def test_a_ledger_from_before_does_not_hold_what_came_after(tmp_path: Path, ledg
     debit(opened, "one", "b", 1)
     tail = opened.tail
     assert opened.holds(tail)
-    assert opened.holds(Tail())
-    assert not opened.holds(Tail(tail.links, "0" * 64))
+    assert opened.holds(ChainTail())
+    assert not opened.holds(ChainTail(tail.links, "0" * 64))
     debit(opened, "one", "c", 1)
     assert opened.holds(tail)
     opened.close()

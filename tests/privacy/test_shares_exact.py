@@ -13,11 +13,11 @@ import pytest
 
 import dpfl.privacy.mechanisms.integer_sum as whole_sums
 from dpfl.privacy import All, Flat, Gaussian, Poisson, Release, accountant
-from dpfl.privacy.mechanisms.integer_sum import TAIL, WholeSum
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared, log_total_variation
+from dpfl.privacy.mechanisms.integer_sum import TAIL, IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares, log_total_variation
 from dpfl.privacy.mechanisms.secure_noise import GRID_BITS, standard_normal
 from dpfl.privacy.queries.answers import answers_of
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.secagg.group import MOST
 from tests.privacy.exact_shares import ONE, aligned, delta, gaussian_delta, larger_delta, of_sum
 
@@ -30,7 +30,7 @@ CASES = [(3, 0, 1.0, 1.0), (3, 1, 0.8, 0.37), (8, 1, 1.1, 1.0), (10, 3, 2.0, 5.0
 
 
 def release(m: int, t: int, z: float, clip: float, rate: float | None = None) -> Release:
-    return Release(All() if rate is None else Poisson(rate), Flat(clip), Gaussian(z), sums=Shared(m, t))
+    return Release(All() if rate is None else Poisson(rate), Flat(clip), Gaussian(z), sums=NoiseShares(m, t))
 
 
 def places(n: int) -> list[mpmath.mpf]:
@@ -147,7 +147,7 @@ def test_equation_3_is_what_the_code_computes_and_is_nothing_at_the_steps_that_a
 @pytest.mark.parametrize(("share", "bound"), [(1.0, 10.0), (0.37, 1e6), (3.1e-9, 1.0), (1.0, 2.0**50), (15.999, 123.456)])
 def test_the_farthest_sum_of_all_clients_fits(monkeypatch, share, bound, clients):
     """Every number at its bound, every share at the farthest that 64 bits give, through the code's own arithmetic."""
-    whole = WholeSum(share, bound, clients)
+    whole = IntegerSum(share, bound, clients)
     with mpmath.workdps(60):
         most = mpmath.floor(mpmath.mpf(bound) / mpmath.mpf(whole.unit) + 0.5) + mpmath.floor(FARTHEST * whole.steps + 1)
         assert clients * most <= whole.largest < 2 ** (whole.bits - 1)
@@ -165,7 +165,7 @@ def test_the_farthest_sum_of_all_clients_fits(monkeypatch, share, bound, clients
 
 
 def test_a_sum_of_answers_has_the_grid_and_room_of_its_own_noise():
-    shared, survey = Shared(8, 1), MeanSurvey(4.0)
+    shared, survey = NoiseShares(8, 1), MeanQuery(4.0)
     whole = answers_of(survey, shared, 784, 28.0 * 6000, 10)
     assert whole.share == pytest.approx(4.0 * 28.0 / math.sqrt(7))
     assert whole.largest < 2 ** (whole.bits - 1)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, Shared
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import LEAST_STEPS, NoiseShares
 
 
 class NoNoise(np.random.Generator):
@@ -24,7 +24,7 @@ def fixed() -> NoNoise:
     return NoNoise(np.random.PCG64(0))
 
 
-def shares(whole: WholeSum, vectors: list[np.ndarray], seed: int = 0) -> np.ndarray:
+def shares(whole: IntegerSum, vectors: list[np.ndarray], seed: int = 0) -> np.ndarray:
     drawn = [whole.numbers(vector, np.random.default_rng([seed, i])) for i, vector in enumerate(vectors)]
     return whole.total(np.sum(drawn, axis=0, dtype=whole.kind))
 
@@ -34,7 +34,7 @@ def shares(whole: WholeSum, vectors: list[np.ndarray], seed: int = 0) -> np.ndar
 )
 def test_the_variance_of_the_sum_is_what_is_stated(survivors, colluders, summed, variances):
     """Ten clients, of whom `summed` survive: noise of deviation 1 without the colluders' shares, by a chi-square test."""
-    whole = WholeSum(Shared(survivors, colluders).share(1.0), bound=4.0, clients=10)
+    whole = IntegerSum(NoiseShares(survivors, colluders).share(1.0), bound=4.0, clients=10)
     vectors = [np.random.default_rng(i).uniform(-1, 1, 40_000).astype(np.float32) for i in range(summed)]
     noise = shares(whole, vectors, seed=survivors + colluders) - np.sum(vectors, axis=0, dtype=np.float64)
     expected = variances + summed * whole.unit**2 / 12
@@ -51,7 +51,7 @@ def test_the_variance_of_the_sum_is_what_is_stated(survivors, colluders, summed,
 @settings(deadline=None)
 def test_no_sum_wraps_around_and_none_loses_a_step(share, times, clients, places):
     """Every client at the same end of its bound (or beyond it): the sum is that of the whole numbers."""
-    whole = WholeSum(share, bound=share * times, clients=clients)
+    whole = IntegerSum(share, bound=share * times, clients=clients)
     vector = np.array(places) * whole.bound
     one = whole.numbers(vector, fixed())
     signed = one.view(whole.kind.replace("u", "i")).astype(np.int64)
@@ -68,7 +68,7 @@ def test_no_sum_wraps_around_and_none_loses_a_step(share, times, clients, places
 @settings(deadline=None)
 def test_clamping_never_moves_two_vectors_apart_and_rounding_is_of_the_noisy_number(pairs):
     """With the same noise, two vectors within the bound come out as far apart as they are, to one step a number."""
-    whole = WholeSum(1.0, bound=2.0, clients=3)
+    whole = IntegerSum(1.0, bound=2.0, clients=3)
     one, other = np.array(pairs).T
     clipped = np.clip(one, -2, 2) - np.clip(other, -2, 2)
     assert np.linalg.norm(clipped) <= np.linalg.norm(one - other) + 1e-12
@@ -78,28 +78,28 @@ def test_clamping_never_moves_two_vectors_apart_and_rounding_is_of_the_noisy_num
 
 def test_the_chances_of_whole_numbers_follow_the_number_before_it_is_rounded():
     """A third of a step more or less is told by the mean alone: nothing is rounded before the noise is added."""
-    whole = WholeSum(1.0, bound=4e6, clients=1)
+    whole = IntegerSum(1.0, bound=4e6, clients=1)
     for place in (0.0, 3e6):
         vector = np.full(400_000, place + whole.unit / 3)
         found = whole.total(whole.numbers(vector, np.random.default_rng(1))) - place
         assert abs(found.mean() - whole.unit / 3) < 4 / math.sqrt(len(vector))
-    spread = WholeSum(1.0, 1.0, 1).numbers(np.zeros(200_000), np.random.default_rng(2)).view(np.int32)
+    spread = IntegerSum(1.0, 1.0, 1).numbers(np.zeros(200_000), np.random.default_rng(2)).view(np.int32)
     assert np.unique(spread % 2, return_counts=True)[1].min() > 99_000
 
 
 def test_bits_follow_the_bound_and_what_does_not_fit_is_refused():
-    assert WholeSum(1.0, 1000.0, 10).bits == 32
-    assert WholeSum(1.0, 2.0**31, 10).bits == 64
+    assert IntegerSum(1.0, 1000.0, 10).bits == 32
+    assert IntegerSum(1.0, 2.0**31, 10).bits == 64
     with pytest.raises(DpflError, match="does not fit into 64 bits"):
-        WholeSum(1.0, 2.0**60, 10)
+        IntegerSum(1.0, 2.0**60, 10)
     for wrong in ((1.0, math.inf, 2), (1.0, 0.0, 2), (1.0, 1.0, 0), (0.0, 1.0, 2)):
         with pytest.raises(DpflError):
-            WholeSum(*wrong)
+            IntegerSum(*wrong)
 
 
 def test_noise_is_added_to_numbers_of_any_size():
     """Fault: beyond 2^53 steps a sum in float64 swallowed the noise, of a number that fits into 64 bits, up to all of it."""
-    whole = WholeSum(1.0, bound=2.0**57, clients=2)
+    whole = IntegerSum(1.0, bound=2.0**57, clients=2)
     near, *far = (whole.numbers(np.full(1000, place), fixed()).view(np.int64) for place in (0.0, 2.0**50, -(2.0**57)))
     for place, found in zip((2**54, -(2**61)), far, strict=True):
         assert (found - place == near).all()
@@ -107,7 +107,7 @@ def test_noise_is_added_to_numbers_of_any_size():
 
 def test_what_is_not_finite_has_its_noise_as_well():
     """Fault: not a number became the least of all whole numbers, whatever the noise."""
-    whole = WholeSum(1.0, 1.0, 3)
+    whole = IntegerSum(1.0, 1.0, 3)
     vector = np.array([np.nan, np.inf, -np.inf] * 1000, np.float32)
     found = whole.total(whole.numbers(vector, np.random.default_rng(3))).reshape(-1, 3)
     assert np.abs(found.mean(0) - [0, 1, -1]).max() < 0.15

@@ -14,7 +14,7 @@ import dp_accounting as dp
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.ledger import Ledger, Limit, Refused
+from dpfl.privacy.ledger.ledger import BudgetRefusal, Ledger, Limit
 from tests.conftest import PATIENCE
 
 EVENT = dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1.5))
@@ -37,7 +37,7 @@ def debit_until_refused(path: Path, name: str, together: Barrier, answers: Conne
             ledger.debit(name, f"{name}/{number}", EVENT, count)
             won += count
             time.sleep(0.001)  # lets the others in
-        except Refused:
+        except BudgetRefusal:
             count = 1 if count == 7 else 0
     answers.send(won)
     ledger.close()

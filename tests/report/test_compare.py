@@ -10,7 +10,7 @@ from rich.console import Console
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.views.compare_groups import Mean, grouped, mean_of, notes, table
+from dpfl.views.compare_groups import SeedMean, grouped, mean_of, notes, table
 from dpfl.views.curves import colours, draw_groups
 from dpfl.views.terminal import runs_table
 
@@ -47,7 +47,7 @@ def test_the_interval_is_students() -> None:
     assert found.to_dict() == {
         "mean": pytest.approx(0.91), "low": pytest.approx(low), "high": pytest.approx(high), "confidence": 0.95, "runs": 4,
     }  # fmt: skip
-    assert mean_of([0.5]) == Mean(0.5, None, 1)
+    assert mean_of([0.5]) == SeedMean(0.5, None, 1)
     assert mean_of([]) is None
 
 

@@ -10,17 +10,17 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
-from dpfl.run.metrics import COLUMNS, Row
-from dpfl.views.compare_groups import Group
+from dpfl.run.metrics import COLUMNS, RoundRow
+from dpfl.views.compare_groups import RunGroup
 from dpfl.views.curves import curve
 
 
-def group(*folders: Path) -> Group:
-    return Group("a system", {}, tuple({"run": str(folder)} for folder in folders))
+def group(*folders: Path) -> RunGroup:
+    return RunGroup("a system", {}, tuple({"run": str(folder)} for folder in folders))
 
 
-def row(round: int) -> Row:
-    return Row(**(dict.fromkeys(COLUMNS) | {"round": round, "accuracy": round / 10, "epsilon": float(round)}))
+def row(round: int) -> RoundRow:
+    return RoundRow(**(dict.fromkeys(COLUMNS) | {"round": round, "accuracy": round / 10, "epsilon": float(round)}))
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -16,9 +16,9 @@ from dpfl.cli.report import report
 from dpfl.config.experiment import load, parse
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import COLUMNS, Row, read_thinned
+from dpfl.run.metrics import COLUMNS, RoundRow, read_thinned
 from dpfl.views.figures import pictures
-from dpfl.views.lines import Lines, lines_of
+from dpfl.views.lines import RunLines, lines_of
 from dpfl.views.rerun_command import command
 from dpfl.views.run_report import page, policy
 from dpfl.views.run_tables import RunTables, read_all
@@ -141,7 +141,7 @@ def test_of_a_long_run_means_are_shown_and_the_last_round(tmp_path: Path) -> Non
     metrics.close()
     rows = read_thinned(tmp_path / METRICS, 200)
     assert len(rows) <= 200
-    assert rows[-1] == Row(*values[-1])
+    assert rows[-1] == RoundRow(*values[-1])
     assert [row.round for row in rows] == sorted({row.round for row in rows})
     assert all(row.bytes == 8 * row.round and row.loss is None and row.accuracy == 1 for row in rows)
     assert [row.round for row in read_thinned(tmp_path / METRICS, 200, after=4990)] == list(range(4991, 5001))
@@ -172,7 +172,7 @@ def test_no_epsilon_is_rounded_down(runs: Path) -> None:
 @pytest.mark.parametrize(("name", "way"), [("AUC", "rising"), ("RMSE", "falling"), ("perplexity", "falling")])
 def test_better_is_where_the_metric_says(runs: Path, name: str, way: str) -> None:
     """Fault: of two runs measured by RMSE the worse was said to be the better trade."""
-    less, both = way == "falling", [Lines(f"seed{seed}", (RunTables.read(runs / f"private-seed{seed}"),)) for seed in (0, 1)]
+    less, both = way == "falling", [RunLines(f"seed{seed}", (RunTables.read(runs / f"private-seed{seed}"),)) for seed in (0, 1)]
     ends = {line.label: line.points("rounds", "headline")[-1].y for line in both}
     best = (min if less else max)(ends, key=lambda label: ends[label])
     assert f"still {way} there" in _measured_sentence(both[:1], "rounds", name)

@@ -16,9 +16,9 @@ from scipy import stats
 
 import dpfl
 from dpfl.data import Federation
-from dpfl.data.remote_federation import Elsewhere
+from dpfl.data.remote_federation import RemoteFederation
 from dpfl.errors import DpflError
-from dpfl.run.metrics import COLUMNS, History, Row
+from dpfl.run.metrics import COLUMNS, RoundRow, RunHistory
 from dpfl.views.html import card, facts, table
 from tests.conftest import MODEL, PATIENCE, small_federation
 
@@ -192,10 +192,10 @@ def test_a_long_table_shows_its_ends() -> None:
 
 
 def test_clients_that_are_drawn_and_clients_elsewhere_are_shown_by_their_sizes() -> None:
-    drawn = dpfl.data.sample().split(clients=5000, how=dpfl.data.Drawn(images=20))
+    drawn = dpfl.data.sample().split(clients=5000, how=dpfl.data.RandomClients(images=20))
     assert "5000, by" in words(drawn)
     assert "20 to 20" in words(drawn)
-    elsewhere = Elsewhere.of(small_federation().train, None, ("boston", "lyon"), (30, 50))
+    elsewhere = RemoteFederation.of(small_federation().train, None, ("boston", "lyon"), (30, 50))
     shown = words(elsewhere)
     assert "80 in all; a client 30 to 50" in shown
     assert "boston" not in shown
@@ -210,5 +210,5 @@ def test_a_run_without_a_test_set_draws_its_steps_only(train: Any, federation: F
 
 
 def test_another_task_is_drawn_by_its_own_headline() -> None:
-    rows = [Row(n, 1, n, 2, None, 0.5, None, None, 8, 0.1, headline=0.7) for n in (1, 2)]
-    assert History(rows).plot().axes[0].get_ylabel() == "headline on the test set"
+    rows = [RoundRow(n, 1, n, 2, None, 0.5, None, None, 8, 0.1, headline=0.7) for n in (1, 2)]
+    assert RunHistory(rows).plot().axes[0].get_ylabel() == "headline on the test set"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl_papers import Table, ali, als
+from dpfl_papers import PaperTable, ali, als
 from tests.reproduce.conftest import cell_of, run
 
 OWN = {"ALS-DPFL", "ALS-DPFL, published"}
 
 
-def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
+def test_numbers_are_carried_over(made: dict[str, PaperTable]) -> None:
     assert cell_of(made["als-2"], "ALS-DPFL", "R_s = R_c").printed == 84.19
     assert cell_of(made["als-2"], "tau = 4", "2 R_s = R_c").printed == 81.12
     assert cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").printed == 78.48
@@ -20,7 +20,7 @@ def test_numbers_are_carried_over(made: dict[str, Table]) -> None:
 
 
 @pytest.mark.parametrize(("name", "place"), [("als-2", 1), ("als-3", 2)])
-def test_numbers_are_those_of_the_other_paper_as_the_choices_say(name: str, place: int, made: dict[str, Table]) -> None:
+def test_numbers_are_those_of_the_other_paper_as_the_choices_say(name: str, place: int, made: dict[str, PaperTable]) -> None:
     lines = [line.split() for line in ali.PRINTED["ali-4"][2].split("\n") if line.strip()]
     theirs = {row: [float(word) for word in line[place::3]] for row, line in zip(ali.METHODS, lines, strict=True)}
     renamed = {"ALS-DPFL": "ALI-DPFL", "tau = 4": "tau = 5", "tau = 5": "tau = 10"}
@@ -30,7 +30,7 @@ def test_numbers_are_those_of_the_other_paper_as_the_choices_say(name: str, plac
         assert cell_of(made[name], row, "R_s = 2 R_c").printed == theirs[row][0]
 
 
-def test_rounds_and_epsilon_are_those_of_the_text(made: dict[str, Table]) -> None:
+def test_rounds_and_epsilon_are_those_of_the_text(made: dict[str, PaperTable]) -> None:
     sound = cell_of(made["als-2"], "ALS-DPFL", "2 R_s = R_c")
     assert sound.work.content["budget"]["rounds"] == 158
     assert sound.claimed == 2.0
@@ -39,7 +39,7 @@ def test_rounds_and_epsilon_are_those_of_the_text(made: dict[str, Table]) -> Non
     assert cell_of(made["als-2"], "tau = 5", "R_s = 2 R_c").work.content["budget"]["rounds"] == 36  # 177 steps
 
 
-def test_als_dpfl_runs(made: dict[str, Table]) -> None:
+def test_als_dpfl_runs(made: dict[str, PaperTable]) -> None:
     outcome = run(made["als-2"], "ALS-DPFL", "2 R_s", "data.shards=40", "data.per_client=4", "budget.rounds=2")
     assert outcome.value is not None
     assert outcome.rounds == 2
@@ -47,7 +47,7 @@ def test_als_dpfl_runs(made: dict[str, Table]) -> None:
     assert isinstance(outcome.proven, float)
 
 
-def test_figures_are_made_of_the_cells_of_the_tables(made: dict[str, Table]) -> None:
+def test_figures_are_made_of_the_cells_of_the_tables(made: dict[str, PaperTable]) -> None:
     of_tables = {cell.digest(0) for name in ("als-2", "als-3") for cell in made[name].cells}
     for number, rows in ((2, {f"tau = {tau}" for tau in range(1, 6)}), (4, OWN), (5, OWN), (6, OWN)):
         figure = made[f"als-fig{number}"]

@@ -15,8 +15,8 @@ from dpfl.privacy import Poisson
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl_papers import shared_prefixes, tables
 from dpfl_papers.cells import Cell, Outcome, Training
-from dpfl_papers.runner import Kept, lines_of, work_through
-from dpfl_papers.shared_prefixes import GoingOn, beginning
+from dpfl_papers.runner import OutcomeStore, lines_of, work_through
+from dpfl_papers.shared_prefixes import PrefixStore, beginning
 from tests.run.test_paid_scales import told
 
 TAU, Q, NOISE = 3, 0.05, 1.1
@@ -53,7 +53,7 @@ def cells(*works: Training) -> list[Cell]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_together_they_come_to_what_each_comes_to_alone(tmp_path, alone, workers):
-    kept, told = Kept(tmp_path), list[str]()
+    kept, told = OutcomeStore(tmp_path), list[str]()
     chosen = cells(LONG, SHORT, MIDDLE)
     work_through(chosen, [0], kept, workers, None, lambda cell, *_: told.append(cell.row))
     made = [kept.get(cell.digest(0)) for cell in chosen]
@@ -152,7 +152,7 @@ def test_a_beginning_that_is_not_as_it_was_left_is_refused(tmp_path):
 
 def test_a_beginning_that_cannot_be_kept_costs_no_result(tmp_path, alone):
     (tmp_path / "beginnings").write_text("a file")
-    kept = Kept(tmp_path)
+    kept = OutcomeStore(tmp_path)
     work_through(cells(MIDDLE), [0], kept, 1, None, lambda *_: None)
     assert replace(kept.get(cells(MIDDLE)[0].digest(0)), code="") == alone[1]
 
@@ -196,8 +196,10 @@ def test_the_fixed_rows_of_the_papers_tables_are_few_lines():
 
 def test_a_run_that_is_over_leaves_nothing_in_memory(tmp_path, monkeypatch):
     """Fault: of each cell of a long table some hundred megabytes of data stayed until the next collection of cycles."""
-    held, start = [], GoingOn.start
-    monkeypatch.setattr(GoingOn, "start", lambda self, job: (held.append(weakref.ref(job.coordinator)), start(self, job))[1])
+    held, start = [], PrefixStore.start
+    monkeypatch.setattr(
+        PrefixStore, "start", lambda self, job: (held.append(weakref.ref(job.coordinator)), start(self, job))[1]
+    )
     gc.disable()
     try:
         MIDDLE.run(0, None, tmp_path)

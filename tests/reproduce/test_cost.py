@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dpfl_papers import Table
+from dpfl_papers import PaperTable
 from dpfl_papers.cost import LEAST, measured, samples_of, seconds_of, told
 from tests.reproduce.conftest import cell_of
 
 
-def test_gradients_are_rounds_times_clients_times_steps_times_batch(made: dict[str, Table]) -> None:
+def test_gradients_are_rounds_times_clients_times_steps_times_batch(made: dict[str, PaperTable]) -> None:
     hellinger = cell_of(made["hw-1"], "HW-DPFL, published", "IID").work.content
     assert samples_of(hellinger) == 100 * 100 * 10 * LEAST  # batches of 10 take as long as 32
     digits = cell_of(made["clipping-3"], "MLP", "FedAvg").work.content
@@ -18,7 +18,7 @@ def test_gradients_are_rounds_times_clients_times_steps_times_batch(made: dict[s
     assert samples_of(wavelets) == 20 * 100 * 3 * 0.1 * 600
 
 
-def test_what_is_done_or_the_same_work_takes_no_time(made: dict[str, Table]) -> None:
+def test_what_is_done_or_the_same_work_takes_no_time(made: dict[str, PaperTable]) -> None:
     cells = made["clipping-3"].only(["MLP"]).cells
     each = [samples_of(cell.work.content) / 2.0 for cell in cells]
     assert seconds_of(cells, 1, lambda cell, seed: True, lambda content: 2.0) == sum(each)
@@ -26,7 +26,7 @@ def test_what_is_done_or_the_same_work_takes_no_time(made: dict[str, Table]) -> 
     assert seconds_of(made["clipping-1"].cells, 1, lambda cell, seed: True, lambda content: 2.0) == 0
 
 
-def test_a_model_is_measured_once_on_random_numbers(made: dict[str, Table]) -> None:
+def test_a_model_is_measured_once_on_random_numbers(made: dict[str, PaperTable]) -> None:
     speed, content = measured(), cell_of(made["clipping-3"], "MLP", "FedAvg").work.content
     assert speed(content) > 1
     assert speed(content) == speed(content)
@@ -37,7 +37,7 @@ def test_time_is_told_in_words(seconds: float, words: str) -> None:
     assert told(seconds, 2) == words
 
 
-def test_of_runs_that_begin_alike_the_longest_counts(made: dict[str, Table]) -> None:
+def test_of_runs_that_begin_alike_the_longest_counts(made: dict[str, PaperTable]) -> None:
     short = made["ali-2"].only(["MNIST", "tau = 3"]).cells
     long = made["ali-3"].only(["MNIST", "tau = 3"]).cells
     assert max(cell.work.content["budget"]["rounds"] for cell in long) == 317

@@ -14,10 +14,10 @@ import pytest
 
 from dpfl.errors import DpflError
 from dpfl_papers import tables
-from dpfl_papers.cells import Cell, Outcome, Table, Training
+from dpfl_papers.cells import Cell, Outcome, PaperTable, Training
 from dpfl_papers.figures import best_taus, draw
-from dpfl_papers.runner import Kept, left_to_do, work_through
-from dpfl_papers.table_report import Made, collect, markdown, write_csv
+from dpfl_papers.runner import OutcomeStore, left_to_do, work_through
+from dpfl_papers.table_report import FinishedCell, collect, markdown, write_csv
 from tests.conftest import wait_until
 
 SMALL = {
@@ -32,16 +32,18 @@ def training(**algorithm: Any) -> Training:
     return Training(SMALL | {"algorithm": {"name": "fedavg-dp"} | algorithm})
 
 
-def table(*rates: float, picture: str = "dots") -> Table:
+def table(*rates: float, picture: str = "dots") -> PaperTable:
     cells = tuple(Cell("MNIST", f"rate {rate:g}", "eps 4", training(rate=rate, tau=1), 50.0, 3.5) for rate in rates)
-    return Table("t", "A table", cells, ("Something was open.",), picture=picture)
+    return PaperTable("t", "A table", cells, ("Something was open.",), picture=picture)
 
 
 def test_the_same_cell_twice_gives_the_same_number_and_is_made_once(tmp_path):
     told: list[str] = []
     for folder in ("a", "b", "b"):
-        work_through(table(1.0).cells, [0], Kept(tmp_path / folder), 1, None, lambda cell, seed, outcome: told.append(cell.row))
-    outcomes = [collect(table(1.0), [0], Kept(tmp_path / folder))[0].outcomes[0] for folder in ("a", "b")]
+        work_through(
+            table(1.0).cells, [0], OutcomeStore(tmp_path / folder), 1, None, lambda cell, seed, outcome: told.append(cell.row)
+        )
+    outcomes = [collect(table(1.0), [0], OutcomeStore(tmp_path / folder))[0].outcomes[0] for folder in ("a", "b")]
     assert outcomes[0] == outcomes[1]
     assert outcomes[0].sha256
     assert told == ["rate 1", "rate 1"]
@@ -50,8 +52,8 @@ def test_the_same_cell_twice_gives_the_same_number_and_is_made_once(tmp_path):
 def test_cells_side_by_side_come_to_the_same_numbers_as_one_after_another(tmp_path):
     chosen = table(1.0, 2.0)
     for folder, workers in (("one", 1), ("two", 2)):
-        work_through(chosen.cells, [0], Kept(tmp_path / folder), workers, None, lambda *_: None)
-    one, two = (collect(chosen, [0], Kept(tmp_path / folder)) for folder in ("one", "two"))
+        work_through(chosen.cells, [0], OutcomeStore(tmp_path / folder), workers, None, lambda *_: None)
+    one, two = (collect(chosen, [0], OutcomeStore(tmp_path / folder)) for folder in ("one", "two"))
     assert [made.outcomes for made in one] == [made.outcomes for made in two]
 
 
@@ -67,21 +69,21 @@ def test_an_outcome_says_what_was_proven_and_claimed_and_how_training_went():
 
 def test_training_that_diverges_has_no_value_and_is_kept(tmp_path):
     content = SMALL | {"algorithm": {"name": "fedavg", "rate": 1e30, "tau": 3}, "budget": {"rounds": 3}}
-    chosen = Table("t", "A table", (Cell("", "wild", "", Training(content)),), ())
-    work_through(chosen.cells, [0], Kept(tmp_path), 1, None, lambda *_: None)
-    made = collect(chosen, [0], Kept(tmp_path))
+    chosen = PaperTable("t", "A table", (Cell("", "wild", "", Training(content)),), ())
+    work_through(chosen.cells, [0], OutcomeStore(tmp_path), 1, None, lambda *_: None)
+    made = collect(chosen, [0], OutcomeStore(tmp_path))
     assert made[0].values == []
     assert "diverges" in markdown(chosen, made, ())
 
 
 def test_a_bad_cell_is_named_in_the_error(tmp_path):
-    chosen = Table("t", "A table", (Cell("MNIST", "odd", "eps 4", training(tau=0)),), ())
+    chosen = PaperTable("t", "A table", (Cell("MNIST", "odd", "eps 4", training(tau=0)),), ())
     with pytest.raises(DpflError, match="MNIST, odd, eps 4: "):
-        work_through(chosen.cells, [0], Kept(tmp_path), 1, None, lambda *_: None)
+        work_through(chosen.cells, [0], OutcomeStore(tmp_path), 1, None, lambda *_: None)
 
 
 def test_a_damaged_result_is_named_and_not_overwritten(tmp_path):
-    kept = Kept(tmp_path)
+    kept = OutcomeStore(tmp_path)
     kept.put("abc", Outcome(1.0))
     (tmp_path / "cells" / "abc.json").write_text("{")
     with pytest.raises(DpflError, match="remove it"):
@@ -97,7 +99,7 @@ def test_settings_scale_every_cell_and_change_what_it_is_kept_as():
 
 def test_the_report_has_our_number_beside_the_papers_and_both_epsilons(tmp_path):
     chosen = table(1.0)
-    kept = Kept(tmp_path)
+    kept = OutcomeStore(tmp_path)
     for seed, value in enumerate((40.0, 41.0, 42.0)):
         kept.put(chosen.cells[0].digest(seed), Outcome(value, claimed=3.4, proven=2.71828, steps=7, rounds=2))
     made = collect(chosen, range(3), kept)
@@ -113,9 +115,9 @@ def test_the_report_has_our_number_beside_the_papers_and_both_epsilons(tmp_path)
 
 
 def test_the_best_tau_of_each_column_is_counted():
-    def made_of(tau: int, column: str, value: float, printed: float) -> Made:
+    def made_of(tau: int, column: str, value: float, printed: float) -> FinishedCell:
         work = Training({"budget": {"epsilon": 2.0}, "algorithm": {"tau": tau}})
-        return Made(Cell("M", f"tau = {tau}", column, work, printed), (0,), (Outcome(value),))
+        return FinishedCell(Cell("M", f"tau = {tau}", column, work, printed), (0,), (Outcome(value),))
 
     made = [
         made_of(tau, column, value, printed)
@@ -130,7 +132,7 @@ def test_the_best_tau_of_each_column_is_counted():
 def test_every_picture_is_drawn(tmp_path, picture):
     chosen = table(1.0, 2.0, picture=picture)
     series = {"round": [1, 2], "tau": [1, 1], "accuracy": [None, 40.0], "loss": [None, 1.0]}
-    made = [Made(cell, (0,), (Outcome(40.0, series=series),)) for cell in chosen.cells]
+    made = [FinishedCell(cell, (0,), (Outcome(40.0, series=series),)) for cell in chosen.cells]
     draw(chosen, made, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -155,12 +157,12 @@ class Slow:
         return Outcome(1.0)
 
 
-def slow_table(folder: Path) -> Table:
-    return Table("t", "A table", tuple(Cell("", f"row {i}", "", Slow(f"{i}", str(folder))) for i in range(8)), ())
+def slow_table(folder: Path) -> PaperTable:
+    return PaperTable("t", "A table", tuple(Cell("", f"row {i}", "", Slow(f"{i}", str(folder))) for i in range(8)), ())
 
 
 def through_slow_table(folder: Path) -> None:
-    work_through(slow_table(folder).cells, [0], Kept(folder), 1, None, lambda *_: None)
+    work_through(slow_table(folder).cells, [0], OutcomeStore(folder), 1, None, lambda *_: None)
 
 
 def test_work_that_was_killed_goes_on_where_it_was(tmp_path):
@@ -173,7 +175,7 @@ def test_work_that_was_killed_goes_on_where_it_was(tmp_path):
     done = len(list((tmp_path / "cells").glob("*.json")))
     assert done == 3
     (tmp_path / "go").touch()
-    chosen, kept = slow_table(tmp_path), Kept(tmp_path)
+    chosen, kept = slow_table(tmp_path), OutcomeStore(tmp_path)
     assert left_to_do(chosen.cells, [0], kept) == (8, 8 - done)
     work_through(chosen.cells, [0], kept, 1, None, lambda *_: None)
     made = (tmp_path / "made").read_text().split()

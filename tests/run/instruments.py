@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dpfl.client import local_training, runner
-from dpfl.client.runner import Node
+from dpfl.client.runner import ClientRunner
 from dpfl.privacy.mechanisms import noise, sampling
 from dpfl.privacy.queries import histogram
 
@@ -62,9 +62,9 @@ def instrumented() -> Iterator[Log]:
         _watch_sums(patch, log)
         _watch_histograms(patch, log)
         _watch_uploads(patch, log)
-        work = Node.work
+        work = ClientRunner.work
 
-        def watched(self: Node, task: Any, *rest: Any, **options: Any) -> Any:
+        def watched(self: ClientRunner, task: Any, *rest: Any, **options: Any) -> Any:
             log.paused = self.site.run == "rehearsal"  # on samples of zeros, which nobody owns
             log.add("client", task.client)
             try:
@@ -73,7 +73,7 @@ def instrumented() -> Iterator[Log]:
                 log.add("client", None)
                 log.paused = False
 
-        patch.setattr(Node, "work", watched)
+        patch.setattr(ClientRunner, "work", watched)
         yield log
 
 

@@ -19,7 +19,7 @@ from dpfl.data import Federation
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.events import add_all
 from dpfl.privacy.statement import figure
-from dpfl.server.steps.policy import Seen, Situation
+from dpfl.server.steps.policy import RoundObservation, StepContext
 from tests.conftest import StopsAfter, Ticking
 
 Train = Callable[..., dpfl.Result]
@@ -40,10 +40,10 @@ class ByOutput:
     raw_values = ()
     extra = 0
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         return 4 if now.memory.get("sign", torch.zeros(1)).item() > 0 else 1
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"sign": seen.updates[0][:1].sign()}
 
     def total(self, rounds: int) -> int:

@@ -15,8 +15,8 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, NoClip, Quantile, Release
 from dpfl.run.folder import RunFolder, vector_sha256, without_none, write_atomically
-from dpfl.run.metrics import COLUMNS, Metrics, Row
-from dpfl.server.state import State
+from dpfl.run.metrics import COLUMNS, Metrics, RoundRow
+from dpfl.server.state import RunState
 from tests.conftest import MODEL, small_federation
 
 SOUND = fedavg_dp(tau=2, sampling_rate=0.1, noise_multiplier=1.0, rate=0.5)
@@ -82,7 +82,7 @@ def test_the_metrics_are_exported_to_parquet_that_others_can_read(result: dpfl.R
     metrics.close()
     table = parquet.read_table(tmp_path / "rounds.parquet")
     assert tuple(table.column_names) == COLUMNS
-    assert [Row(**row) for row in table.to_pylist()] == list(result.history)
+    assert [RoundRow(**row) for row in table.to_pylist()] == list(result.history)
 
 
 def test_the_weights_load_into_a_fresh_module_and_give_the_reported_accuracy(
@@ -172,10 +172,10 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one_and_says_so(
     assert folder.load_checkpoint(state()).round == 1
 
 
-def state(round: int = 0, clients: Release | None = None, **options: object) -> State:
+def state(round: int = 0, clients: Release | None = None, **options: object) -> RunState:
     samples = Release(clip=Flat(0.5), noise=Gaussian(1.0))
     vector = torch.randn(7, generator=torch.Generator().manual_seed(round))
-    return State(vector, -vector, samples, clients or Release(clip=NoClip()), [3, 0, 9], round, **options)
+    return RunState(vector, -vector, samples, clients or Release(clip=NoClip()), [3, 0, 9], round, **options)
 
 
 def test_a_checkpoint_gives_the_whole_state_back_bit_for_bit(tmp_path: Path) -> None:
@@ -201,13 +201,13 @@ def test_where_no_round_was_finished_the_fresh_state_is_the_checkpoint(tmp_path:
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
     folder.save_checkpoint(state())
-    other = State(torch.zeros(8), torch.zeros(8), None, Release(), [])
+    other = RunState(torch.zeros(8), torch.zeros(8), None, Release(), [])
     with pytest.raises(DpflError, match="another model"):
         folder.load_checkpoint(other)
 
 
-def row(round: int, **options: object) -> Row:
-    return Row(**(dict.fromkeys(COLUMNS) | {"round": round, "seconds": 0.5} | options))
+def row(round: int, **options: object) -> RoundRow:
+    return RoundRow(**(dict.fromkeys(COLUMNS) | {"round": round, "seconds": 0.5} | options))
 
 
 def test_metrics_forget_the_rounds_that_are_made_again(tmp_path: Path) -> None:

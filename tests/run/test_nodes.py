@@ -22,8 +22,8 @@ from dpfl.node.service import Service
 from dpfl.privacy import Ledger
 from dpfl.protocol import keys, messages
 from dpfl.protocol.keys import new_key, raw
-from dpfl.protocol.messages import Letter
-from dpfl.refusals import Reason
+from dpfl.protocol.messages import SignedMessage
+from dpfl.refusals import RefusalReason
 from tests.loopback import federation
 from tests.run.test_tables import content, write
 
@@ -218,7 +218,7 @@ def as_before_heads(service: Service) -> list[str]:
         if "heads" not in head:
             return answer(given)
         refused.append(head["kind"])
-        return service._refused(head, messages.digest(given), Reason.BAD_WORDS)
+        return service._refused(head, messages.digest(given), RefusalReason.BAD_WORDS)
 
     def writing(head, asked, words, arrays={}) -> bytes:  # noqa: B006
         return letter(head, asked, {name: word for name, word in words.items() if name not in ("ledger_head", "heads")}, arrays)
@@ -280,7 +280,9 @@ def test_a_server_remembers_what_the_listed_key_signed_and_nothing_else(tmp_path
     (tmp_path / "heads.json").write_text(json.dumps(odd))
     memory = HeadMemory(public, tmp_path / "heads.json")
     assert [len(memory.of(name)) for name in public] == [0, 1, 0]
-    memory.take("node-0", Letter({"ledger_head": file["node-0"][0], "heads": [file["node-2"][0], 5, file["node-1"][0]]}, {}))
+    memory.take(
+        "node-0", SignedMessage({"ledger_head": file["node-0"][0], "heads": [file["node-2"][0], 5, file["node-1"][0]]}, {})
+    )
     memory.save()
     written = json.loads((tmp_path / "heads.json").read_text())
     assert {name: len(heads) for name, heads in written.items()} == {"node-0": 1, "node-1": 1, "node-2": 1, "stranger": 1}

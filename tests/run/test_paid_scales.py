@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.client.dataset import Holdings, Questioned
+from dpfl.client.dataset import ClientDataset, QueryData
 from dpfl.config.experiment import parse
-from dpfl.data.units import Units
+from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
+from dpfl.privacy.queries.columns import ColumnQuery
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
 from tests.conftest import StopsAfter, example, ledger_of
@@ -114,12 +114,12 @@ def test_a_run_that_goes_on_after_its_first_round_does_not_ask_again(tmp_path: P
 
 def test_a_person_counts_once_however_many_rows_they_have() -> None:
     """With 1, 3 or 50 rows at the upper bound, one person more moves the sum by the bound, and no more."""
-    survey = ColumnSurvey(1e-9, 2, (0,), ((1, 4),))
+    survey = ColumnQuery(1e-9, 2, (0,), ((1, 4),))
     for rows in (1, 3, 50):
         x, y = torch.cat([torch.zeros(20, 2), torch.ones(rows, 2)]), torch.zeros(20 + rows)
         persons = torch.cat([torch.arange(20) // 2, torch.full((rows,), 99)])
         with_, without = (
-            survey.ask(Questioned(Holdings(x, y, held, Units.of(held, persons)), 2, 1), np.random.default_rng(0))
+            survey.ask(QueryData(ClientDataset(x, y, held, UnitGroups.of(held, persons)), 2, 1), np.random.default_rng(0))
             for held in (torch.arange(20 + rows), torch.arange(20))
         )
         assert np.linalg.norm(with_ - without) == pytest.approx(survey.bound, rel=1e-4)

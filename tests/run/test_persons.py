@@ -14,7 +14,7 @@ import dpfl
 from dpfl.certificate.finished_run import ended
 from dpfl.config.experiment import parse
 from dpfl.data import IID, Dirichlet, Federation
-from dpfl.data.partition import Mapping
+from dpfl.data.partition import ExplicitPartition
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.run.folder import RunFolder
@@ -144,7 +144,7 @@ def test_a_partition_keeps_persons_whole(how) -> None:
 
 def test_a_mapping_is_the_users_own_word_on_every_row() -> None:
     source = replace(small_source(), persons=torch.arange(1000) // 4)
-    federation = source.split(clients=2, how=Mapping([list(range(0, 1000, 2)), list(range(1, 1000, 2))]))
+    federation = source.split(clients=2, how=ExplicitPartition([list(range(0, 1000, 2)), list(range(1, 1000, 2))]))
     assert federation.counted("person") == (250, 250), "a person at two clients is one at each"
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import dpfl
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp, ldp_fl, moon, pe_dpfl
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel, cnn
@@ -113,7 +113,9 @@ def test_a_model_that_divides_by_the_norm_of_its_samples_is_not_refused(train: T
             flat = x.flatten(1)
             return self.head(flat / flat.norm(dim=1, keepdim=True))
 
-    assert train(federation, Algorithm("plain", Local(SGD(0.1)), fedavg().steps), rounds=1, model=Normalised()).rounds == 1
+    assert (
+        train(federation, Algorithm("plain", LocalTraining(SGD(0.1)), fedavg().steps), rounds=1, model=Normalised()).rounds == 1
+    )
 
 
 @pytest.mark.parametrize("system", [moon(), pe_dpfl(noise_multiplier=1.0)], ids=lambda system: system.name)

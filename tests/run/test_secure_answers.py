@@ -17,18 +17,18 @@ from scipy.stats import chi2
 
 import dpfl
 from dpfl.algorithms import ali_dpfl, als_dpfl, auto, custom, dp_fedavg, fedavg_dp
-from dpfl.client.disclosure_rules import Policy
-from dpfl.client.runner import Node
-from dpfl.client.task import Summed, Task
+from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientTask, SecureSumTerms
 from dpfl.data import IID, Federation
 from dpfl.models.architectures import build_centred_linear
 from dpfl.privacy import Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.round_sum import AnswerSum, RoundSum, plain
 from tests.conftest import ledger_of, small_source
 from tests.run.test_secure_sums import events, losing
@@ -61,9 +61,9 @@ def mean_of(result: dpfl.Result) -> np.ndarray:
 def test_the_mean_has_the_noise_of_one_party(train: Train, monkeypatch, survivors, colluders, lost, variance):
     """A chi-square test; without secure sums the sum of ten answers has ten times the variance."""
     losing(monkeypatch, *lost)
-    quiet, noisy = ASKING, replace(ASKING, centre=MeanSurvey(100.0))
+    quiet, noisy = ASKING, replace(ASKING, centre=MeanQuery(100.0))
     found, left = [], 20 * (10 - len(lost))
-    monkeypatch.setattr(MeanSurvey, "combined", lambda self, said: said.mean.float())  # as it is, with all of its noise
+    monkeypatch.setattr(MeanQuery, "combined", lambda self, said: said.mean.float())  # as it is, with all of its noise
     for number, system in enumerate((quiet, noisy)):
         options = {"aggregation": "secure", "survivors": survivors, "colluders": colluders, "masks": bool(lost)}
         result = train(ten(), system, model=centred(), out=str(number), rounds=1, **options)
@@ -77,7 +77,7 @@ def test_the_mean_has_the_noise_of_one_party(train: Train, monkeypatch, survivor
 
 def test_what_is_noise_in_a_mean_is_known(train: Train):
     """Shrunk by the noise of the shares that arrived; where one party's noise is little, ten parties' was not."""
-    system, errors = replace(ASKING, centre=MeanSurvey(5.0)), {}
+    system, errors = replace(ASKING, centre=MeanQuery(5.0)), {}
     for kind in ("plain", "secure"):
         found = mean_of(train(ten(), system, model=centred(), out=kind, rounds=1, aggregation=kind))
         errors[kind] = np.linalg.norm(found - 0.95)  # samples are scaled down to 1 a number
@@ -104,12 +104,10 @@ def test_a_metric_is_of_the_sum_alone(train: Train):
     assert events(result.folder) == events(alone.folder)
 
 
-@pytest.mark.parametrize(
-    "survey", [MeanSurvey(3.0), ColumnSurvey(3.0, 4, (0, 2), ((1, 10),)), MetricSurvey(3.0, 2, 10, 4.0, 0.0)]
-)
+@pytest.mark.parametrize("survey", [MeanQuery(3.0), ColumnQuery(3.0, 4, (0, 2), ((1, 10),)), MetricQuery(3.0, 2, 10, 4.0, 0.0)])
 def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
-    width = 7 if isinstance(survey, MeanSurvey) else survey.width
-    sums = AnswerSum(survey, Shared(8, 1), width, (20,) * 10)
+    width = 7 if isinstance(survey, MeanQuery) else survey.width
+    sums = AnswerSum(survey, NoiseShares(8, 1), width, (20,) * 10)
     rng = np.random.default_rng(0)
     means = [
         sums.answered({client: sums.whole.numbers(np.zeros(width), rng) for client in range(9)}, plain, 0) for _ in range(300)
@@ -121,13 +119,13 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
 
 
 def test_a_share_of_an_answers_noise_is_for_a_secure_sum_only():
-    release, summed = replace(ASKING.samples, sums=Shared(8, 1)), Summed(1.0, 100.0, 10)
-    task = Task(0, 0, 0, ASKING.local, ASKING.clients, release, survey=ASKING.centre, summed=summed)
-    assert "no secure sum hides it" in Policy().refusal(task)
-    assert Policy(sums=True).refusal(task) == ""
-    for wrong in (replace(task, survey=Survey(1.0)), replace(task, samples=ASKING.samples)):
-        assert "answers that are no mean" in Policy(sums=True).refusal(wrong)
-    assert Policy().refusal(replace(task, summed=None)) == ""  # with all of its noise
+    release, summed = replace(ASKING.samples, sums=NoiseShares(8, 1)), SecureSumTerms(1.0, 100.0, 10)
+    task = ClientTask(0, 0, 0, ASKING.local, ASKING.clients, release, survey=ASKING.centre, summed=summed)
+    assert "no secure sum hides it" in DisclosureRules().refusal(task)
+    assert DisclosureRules(sums=True).refusal(task) == ""
+    for wrong in (replace(task, survey=LabelQuery(1.0)), replace(task, samples=ASKING.samples)):
+        assert "answers that are no mean" in DisclosureRules(sums=True).refusal(wrong)
+    assert DisclosureRules().refusal(replace(task, summed=None)) == ""  # with all of its noise
 
 
 def test_label_shares_keep_all_of_their_noise_and_the_statement_says_so(train: Train):
@@ -139,7 +137,7 @@ def test_label_shares_keep_all_of_their_noise_and_the_statement_says_so(train: T
 # The count of a quantile clip
 
 
-QUANTILE = Release(PoissonSize(5), Quantile(0.7, count_noise=0.8), Gaussian(1.3), sums=Shared(8, 1))
+QUANTILE = Release(PoissonSize(5), Quantile(0.7, count_noise=0.8), Gaussian(1.3), sums=NoiseShares(8, 1))
 
 
 @given(inside=st.booleans(), length=st.floats(0, 1), level=st.floats(1e-3, 1e3), z=st.floats(0.05, 1.4), s=st.floats(0.8, 50))
@@ -195,8 +193,10 @@ def test_a_quantile_clip_follows_its_count_under_masks(train: Train):
 def test_limited_to_one_step_they_are_one_step_of_dp_sgd(train: Train, monkeypatch, make: Callable[..., Any]):
     system = make(most_tau=1, noise_multiplier=1.0, sampling_rate=0.1)
     asked: list[bool] = []
-    work = Node.work
-    monkeypatch.setattr(Node, "work", lambda self, task, *more: asked.append(task.slope or task.raw) or work(self, task, *more))
+    work = ClientRunner.work
+    monkeypatch.setattr(
+        ClientRunner, "work", lambda self, task, *more: asked.append(task.slope or task.raw) or work(self, task, *more)
+    )
     images = small_source().split(clients=10, how=IID(), seed=0)
     shared = train(images, system, rounds=3, out="shared", aggregation="secure", masks=True)
     fixed = fedavg_dp(tau=1, noise_multiplier=1.0, sampling_rate=0.1, rate=0.5)

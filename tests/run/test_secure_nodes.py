@@ -15,15 +15,15 @@ from safetensors.torch import load_file
 
 from dpfl.certificate import certify, verify
 from dpfl.config.experiment import Experiment, parse
-from dpfl.engines.secure_sum import Sums
+from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.node.service import Service
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.protocol import messages, secure_sum_messages
 from dpfl.protocol.keys import new_key, raw
 from dpfl.protocol.transport import Delivery
-from dpfl.run.nodes import Terms
-from dpfl.secagg import Masked
+from dpfl.run.nodes import ServerTerms
+from dpfl.secagg import MaskedInput
 from tests.conftest import Clock
 from tests.loopback import Loopback, federation
 from tests.run.test_nodes import spent
@@ -69,14 +69,14 @@ class Leaky(Loopback):
         return super().receive(seconds)
 
 
-Made = Callable[..., tuple[Experiment, Leaky, Terms]]
+Made = Callable[..., tuple[Experiment, Leaky, ServerTerms]]
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Federations whose server goes by the clock of their post."""
 
-    def made(*given: Any, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
+    def made(*given: Any, **changed: Any) -> tuple[Experiment, Leaky, ServerTerms]:
         experiment, post, terms = _made(*given, **changed)
         monkeypatch.setattr("dpfl.engines.node_channel.time", post.clock)
         return experiment, post, terms
@@ -84,7 +84,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return made
 
 
-def _made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple[Experiment, Leaky, Terms]:
+def _made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple[Experiment, Leaky, ServerTerms]:
     experiment = parse(said)
     post, terms = federation(folder / "nodes", experiment, 4, **{"secure": {}, **changed})
     return experiment, Leaky(post.services, terms.key.public_key()), replace(terms, deadline=30.0)
@@ -94,21 +94,21 @@ def _made(folder: Path, said: Mapping[str, Any] = BASE, **changed: Any) -> tuple
 def summed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[np.ndarray], np.ndarray]]:
     """Of every sum that was opened: what nodes made for it before any mask, and what came out."""
     found: list[tuple[list[np.ndarray], np.ndarray]] = []
-    numbers, add, own = WholeSum.numbers, Sums.add, list[np.ndarray]()
+    numbers, add, own = IntegerSum.numbers, SecureSumServer.add, list[np.ndarray]()
 
-    def seen(self: WholeSum, *given: Any) -> np.ndarray:
+    def seen(self: IntegerSum, *given: Any) -> np.ndarray:
         own.append(numbers(self, *given))
         return own[-1].copy()
 
-    def added(self: Sums, sent: Mapping[str, np.ndarray]) -> np.ndarray:
+    def added(self: SecureSumServer, sent: Mapping[str, np.ndarray]) -> np.ndarray:
         assert not any((one == other).mean() > 0.01 for one in own for other in sent.values())
         mine = [one.copy() for one in own]
         own.clear()
         found.append((mine, add(self, sent)))
         return found[-1][1]
 
-    monkeypatch.setattr(WholeSum, "numbers", seen)
-    monkeypatch.setattr(Sums, "add", added)
+    monkeypatch.setattr(IntegerSum, "numbers", seen)
+    monkeypatch.setattr(SecureSumServer, "add", added)
     return found
 
 
@@ -242,15 +242,15 @@ def test_a_server_that_ends_between_two_exchanges_starts_that_round_anew_and_it_
     experiment, post, terms = made(
         tmp_path, BASE | {"budget": {"delta": 1e-5, "epsilon": 20.0, "rounds": 2}}, limits={"epsilon": 30.0}
     )
-    add, calls = Sums.add, []
+    add, calls = SecureSumServer.add, []
 
-    def stops(self: Sums, sent: Mapping[str, np.ndarray]) -> np.ndarray:
+    def stops(self: SecureSumServer, sent: Mapping[str, np.ndarray]) -> np.ndarray:
         calls.append({name: one.copy() for name, one in sent.items()})
         if len(calls) == 1:
             raise KeyboardInterrupt
         return add(self, sent)
 
-    monkeypatch.setattr(Sums, "add", stops)
+    monkeypatch.setattr(SecureSumServer, "add", stops)
     with pytest.raises(KeyboardInterrupt):
         experiment.serve(post, terms, tmp_path / "run")
     result = experiment.serve(post, terms, tmp_path / "run", resume=True)
@@ -297,7 +297,7 @@ def test_a_node_that_spoils_every_sum_does_not_spend_everybodys_budget(made: Mad
     experiment, post, terms = made(tmp_path, BASE | {"budget": BASE["budget"] | {"rounds": 9}})
     arrays = secure_sum_messages.masked_arrays
 
-    def spoiled(masked: Masked) -> dict[str, np.ndarray]:
+    def spoiled(masked: MaskedInput) -> dict[str, np.ndarray]:
         found = arrays(masked)
         return found | ({"digests": found["digests"][::-1].copy()} if masked.sender == "node-2" else {})
 

@@ -29,11 +29,11 @@ from dpfl.algorithms import (
     hw_dpfl,
 )
 from dpfl.algorithms.scaffold import dp_scaffold
-from dpfl.client.context import Site
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.context import ClientContext
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Reply, Summed, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
@@ -41,7 +41,7 @@ from dpfl.models.build import built
 from dpfl.planning.planner import with_planned_rate
 from dpfl.privacy import Budget, FixedCohort, Flat, Keyed, Ledger, Limit, Poisson, Release
 from dpfl.privacy.mechanisms.noise import Gaussian
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.run.folder import RunFolder
 from dpfl.server.round_sum import RoundSum
 from tests.cli.test_app import dpfl as command
@@ -78,11 +78,13 @@ def events(folder: Path) -> list[dict[Any, int]]:
 
 def losing(monkeypatch: pytest.MonkeyPatch, *lost: int) -> None:
     """Clients that are never heard of again."""
-    work = Node.work
+    work = ClientRunner.work
     monkeypatch.setattr(
-        Node,
+        ClientRunner,
         "work",
-        lambda self, task, *more: Reply(task.client, failed="it is gone") if task.client in lost else work(self, task, *more),
+        lambda self, task, *more: (
+            ClientReply(task.client, failed="it is gone") if task.client in lost else work(self, task, *more)
+        ),
     )
 
 
@@ -170,14 +172,14 @@ def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
 
 def test_a_share_is_sent_to_a_secure_sum_only():
     """A node that was not told by its owner that sums are secure adds no share, and never more steps than one."""
-    release = replace(ONE_STEP.samples, sums=Shared(8, 1))
-    task = Task(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, summed=Summed(1.0, 100.0, 10))
-    assert "no secure sum hides it" in Policy().refusal(task)
-    assert Policy(sums=True).refusal(task) == ""
+    release = replace(ONE_STEP.samples, sums=NoiseShares(8, 1))
+    task = ClientTask(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, summed=SecureSumTerms(1.0, 100.0, 10))
+    assert "no secure sum hides it" in DisclosureRules().refusal(task)
+    assert DisclosureRules(sums=True).refusal(task) == ""
     for wrong in (replace(task, steps=2), replace(task, summed=None), replace(task, slope=True)):
-        assert "anything but one step" in Policy(sums=True).refusal(wrong)
+        assert "anything but one step" in DisclosureRules(sums=True).refusal(wrong)
     with pytest.raises(DpflError, match="counts by 0 to 1"):
-        Summed(1.01, 1.0, 10)
+        SecureSumTerms(1.01, 1.0, 10)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, mon
 def test_the_rate_is_planned_for_the_noise_that_there_is():
     planned = [
         with_planned_rate(algorithm, Budget(rounds=10), [100] * 10, 1000).local.optimiser.rate
-        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).summed(Shared(10)))
+        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).summed(NoiseShares(10)))
     ]
     assert planned[1] / planned[0] == pytest.approx(math.sqrt(10), rel=0.01)
 
@@ -340,11 +342,13 @@ def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.Cap
 
 def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten: Federation):
     """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update does not cover."""
-    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), sums=Shared(8))
-    task = Task(0, 0, 3, Local(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), summed=Summed(1.0, 1e-3, 10))
-    assert Policy(sums=True).refusal(task) == ""
-    site = Site("run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0))
-    node = Node(site)
+    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), sums=NoiseShares(8))
+    task = ClientTask(
+        0, 0, 3, LocalTraining(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), summed=SecureSumTerms(1.0, 1e-3, 10)
+    )
+    assert DisclosureRules(sums=True).refusal(task) == ""
+    site = ClientContext("run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0))
+    node = ClientRunner(site)
     sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
     node.close()
     assert sent is not None
@@ -353,4 +357,4 @@ def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten
 
 def test_cohorts_are_not_drawn_for_steps_in_a_secure_sum():
     with pytest.raises(DpflError, match="all clients take part"):
-        replace(ONE_STEP, clients=Release(FixedCohort(3))).summed(Shared(8))
+        replace(ONE_STEP, clients=Release(FixedCohort(3))).summed(NoiseShares(8))

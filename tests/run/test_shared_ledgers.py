@@ -17,12 +17,12 @@ import pytest
 import dpfl
 from dpfl.algorithms import dp_fedavg, fedavg, fedavg_dp, ldp_fl
 from dpfl.config.experiment import parse
-from dpfl.data import IID, Federation, Mapping
+from dpfl.data import IID, ExplicitPartition, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
-from dpfl.run.recorder import Silent
+from dpfl.run.recorder import SilentProgress
 from tests.conftest import MODEL, PATIENCE, small_source
 
 STEPS = fedavg_dp(sampling_rate=0.05, noise_multiplier=1.0)
@@ -32,7 +32,7 @@ OTHERS = {"dp-fedavg": dp_fedavg(cohort=2, noise_multiplier=1.0), "ldp-fl": ldp_
 def hospitals(order: str = "abcd", seed: int = 0) -> Federation:
     """Four hospitals, each with the same images in whatever order they are listed."""
     parts = dict(zip("abcd", np.array_split(np.random.default_rng(seed).permutation(1000), 4), strict=True))
-    return small_source().split(4, Mapping({name: parts[name].tolist() for name in order}))
+    return small_source().split(4, ExplicitPartition({name: parts[name].tolist() for name in order}))
 
 
 def spent(folder: Path) -> dict[str, int]:
@@ -232,7 +232,7 @@ def test_runs_at_once_on_shared_ledgers_stay_inside_the_limit_together(federatio
     assert len(runs) == 2
 
 
-class Together(Silent):
+class Together(SilentProgress):
     """Both have planned before either debits."""
 
     def __init__(self, barrier: object) -> None:

@@ -24,18 +24,18 @@ import dpfl
 from dpfl.algorithms import Algorithm, adap_dp_fl, dp_fedavg, fedavg, fedavg_dp
 from dpfl.cli.run import show
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, Limit, accountant
 from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
-from dpfl.run.metrics import Row
+from dpfl.run.metrics import RoundRow
 from dpfl.run.train import diverging
 from dpfl.views.compare_groups import grouped
 from dpfl.views.curves import draw_groups
-from dpfl.views.progress import Live
+from dpfl.views.progress import LiveProgress
 from dpfl.views.terminal import runs_table, summary
 from tests.conftest import MODEL, PATIENCE, StopsAfter, Ticking, small_federation
 from tests.privacy.forging import debit_elsewhere
@@ -71,7 +71,7 @@ def by_rdp(algorithm: Algorithm) -> dict[str, str]:
 class Hook:
     """Watches a run, and does something after each of its rounds."""
 
-    def __init__(self, act: Callable[[Row], object]) -> None:
+    def __init__(self, act: Callable[[RoundRow], object]) -> None:
         self.tell = act
 
     def start(self, job: Any) -> None: ...
@@ -123,7 +123,7 @@ def test_keyed_randomness_is_named_among_the_assumptions_and_its_seed_is_not(tra
     [([10.2, 15.0, 19.4], True), ([2.3, 2.2, math.nan], True), ([5.0, 5.1, 5.2], False), ([2.3, 0.4], False), ([19.0], True)],
 )
 def test_a_run_whose_test_loss_grows_beyond_guessing_says_so(losses: list[float], warned: bool) -> None:
-    rows = [Row(round, 1, round, 4, 0.1, loss, None, None, 0, 0.0) for round, loss in enumerate(losses, 1)]
+    rows = [RoundRow(round, 1, round, 4, 0.1, loss, None, None, 0, 0.0) for round, loss in enumerate(losses, 1)]
     assert bool(diverging(rows, 10)) == warned
 
 
@@ -309,7 +309,7 @@ class Stumbles(nn.Module):
         return self.layers(x)
 
 
-def without_time(rows: Any) -> list[Row]:
+def without_time(rows: Any) -> list[RoundRow]:
     return [replace(row, seconds=0.0) for row in rows]
 
 
@@ -386,7 +386,7 @@ KILLED_BUDGET = dpfl.Budget(epsilon=20.0, rounds=40)
 def trained_aloud(out: str, workers: int) -> None:
     """Says every round that is kept, and does not end before it is killed."""
 
-    def tell(row: Row) -> None:
+    def tell(row: RoundRow) -> None:
         os.write(1, f"{row.round}\n".encode())
         if row.round == 36:
             time.sleep(PATIENCE)
@@ -506,7 +506,7 @@ def test_resume_with_another_activation_is_refused(train: Train, federation: Fed
 
 
 def stopped_after_round(train: Train, federation: Federation, round: int, **options: Any) -> None:
-    def stop(row: Row) -> None:
+    def stop(row: RoundRow) -> None:
         if row.round == round:
             raise KeyboardInterrupt
 
@@ -602,7 +602,7 @@ def test_training_that_diverges_stops_and_keeps_the_last_checkpoint(
     train: Train, federation: Federation, tmp_path: Path
 ) -> None:
     """The test set is public, and may say so."""
-    wild = replace(SOUND, local=Local(SGD(1e25)))
+    wild = replace(SOUND, local=LocalTraining(SGD(1e25)))
     with pytest.raises(DpflError, match=r"diverged on the test set after round 1.*checkpoint is kept"):
         train(federation, wild, rounds=5, accountant="rdp", evaluate_every=1)
     assert not (tmp_path / "run" / "result.json").exists()
@@ -612,7 +612,7 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     train: Train, federation: Federation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     untested = replace(federation, test=None)
-    result = train(untested, SOUND, rounds=2, progress=Live(Console(width=120)))
+    result = train(untested, SOUND, rounds=2, progress=LiveProgress(Console(width=120)))
     assert result.accuracy is None
     assert result.loss is None
     assert "accuracy is not measured" in " ".join(result.notes)
@@ -639,7 +639,7 @@ def test_a_federation_whose_ledger_another_run_spends_meanwhile_stops_by_epsilon
     event = CROWDED.clients.event(20)
     epsilon = accountant("rdp").epsilon({event: 6}, 1e-5) * (1 + 1e-9)
 
-    def spend(row: Row) -> None:
+    def spend(row: RoundRow) -> None:
         if row.round == 2:
             spend_elsewhere(tmp_path / "run" / "ledger" / "federation.sqlite", event, 3)
 
@@ -654,7 +654,7 @@ def test_a_client_whose_ledger_another_run_spends_meanwhile_refuses_and_the_roun
 ) -> None:
     epsilon = accountant("rdp").epsilon({EVENT: 9}, 1e-5) * (1 + 1e-9)
 
-    def spend(row: Row) -> None:
+    def spend(row: RoundRow) -> None:
         if row.round == 1:
             spend_elsewhere(tmp_path / "run" / "ledger" / "client-00001.sqlite", EVENT, 6)
 
@@ -669,7 +669,7 @@ def test_a_client_whose_ledger_another_run_spends_meanwhile_refuses_and_the_roun
 def test_a_run_in_which_a_client_refused_can_be_resumed(train: Train, federation: Federation, tmp_path: Path) -> None:
     epsilon = accountant("rdp").epsilon({EVENT: 12}, 1e-5) * (1 + 1e-9)
 
-    def spend_and_stop(row: Row) -> None:
+    def spend_and_stop(row: RoundRow) -> None:
         if row.round == 1:
             spend_elsewhere(tmp_path / "run" / "ledger" / "client-00001.sqlite", EVENT, 9)
         if row.round == 3:
@@ -686,14 +686,14 @@ def test_a_run_in_which_a_client_failed_before_it_paid_can_be_resumed(
     train: Train, federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault: releases that the server gave up on were looked for in the client's ledger, and the run held for tampered with."""
-    debit = Node._debit
+    debit = ClientRunner._debit
 
-    def broken(self: Node, task: Task, *rest: Any) -> Callable[[], None]:
+    def broken(self: ClientRunner, task: ClientTask, *rest: Any) -> Callable[[], None]:
         if (task.client, task.round) == (1, 1):
             raise OSError("no disk")
         return debit(self, task, *rest)
 
-    monkeypatch.setattr(Node, "_debit", broken)
+    monkeypatch.setattr(ClientRunner, "_debit", broken)
     with pytest.raises(KeyboardInterrupt):
         train(federation, SOUND, rounds=4, progress=StopsAfter(3))
     result = train(federation, SOUND, rounds=4, resume=True)

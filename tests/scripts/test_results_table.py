@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dpfl_papers import tables
-from dpfl_papers.cells import Table
+from dpfl_papers.cells import PaperTable
 from scripts import results_table
 
 RESULTS, state_of, verdicts = results_table.RESULTS, results_table.state_of, results_table.verdicts
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def known() -> dict[str, Table]:
+def known() -> dict[str, PaperTable]:
     return tables()
 
 
@@ -53,7 +53,7 @@ def test_no_table_cell_holds_a_paragraph(page: str) -> None:
         assert not re.search(r"[a-z]\. [A-Z]", cell), cell
 
 
-def test_the_table_has_the_columns_that_a_reader_looks_for_and_every_table_of_the_papers(known: dict[str, Table]) -> None:
+def test_the_table_has_the_columns_that_a_reader_looks_for_and_every_table_of_the_papers(known: dict[str, PaperTable]) -> None:
     rows = [line for line in results_table.run_lines() if line.startswith("|")]
     heads = rows[0].strip("| ").split(" | ")
     wanted = ("what", "command", "scale", "seeds", "printed", "ours", "epsilon claimed", "epsilon proven", "code, date")
@@ -94,7 +94,7 @@ def test_every_version_that_a_cell_names_is_known(stored: dict[str, dict[str, An
     assert {cell.get("code", "") for cell in stored.values()} <= set(results_table.versions())
 
 
-def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(known: dict[str, Table]) -> None:
+def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(known: dict[str, PaperTable]) -> None:
     column = "R_s = R_c / 2, eps 2"
     assert results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL", column)).proven == "1.006, used"
     assert results_table.result_of(known["ali-2-wide"], ("MNIST", "ALI-DPFL", column)).proven == "1.358"
@@ -102,7 +102,7 @@ def test_the_epsilon_of_steps_that_were_made_is_not_called_proven(known: dict[st
     assert results_table.result_of(known["ali-2"], ("MNIST", "ALI-DPFL, published", column)).proven == "unbounded"
 
 
-def test_a_cell_that_is_not_stored_is_not_shown(known: dict[str, Table]) -> None:
+def test_a_cell_that_is_not_stored_is_not_shown(known: dict[str, PaperTable]) -> None:
     with pytest.raises(ValueError, match="no stored cell"):
         results_table.result_of(known["ali-4-wide"], ("MNIST", "tau = 1", known["ali-4-wide"].cells[0].column))
     with pytest.raises(ValueError, match="has no cell"):
@@ -121,7 +121,7 @@ def test_the_tables_of_the_claims_are_of_stored_cells(page: str) -> None:
     assert shown <= values | {"0.05"}
 
 
-def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(known: dict[str, Table]) -> None:
+def test_a_verdict_is_of_what_was_run_and_names_model_and_seeds(known: dict[str, PaperTable]) -> None:
     for name, verdict in verdicts()["table"].items():
         states = [state_of(known[name], place=place) for place in (name, f"{name}.scaled")]
         assert any(state.done or state.earlier for state in states), name
@@ -135,7 +135,7 @@ def test_tests_that_are_named_are_there() -> None:
     assert all((ROOT / part["test"]).exists() for part in verdicts()["part"] if "test" in part)
 
 
-def folder_with(tmp_path: Path, table: Table, cells: int, scale: str = "") -> Path:
+def folder_with(tmp_path: Path, table: PaperTable, cells: int, scale: str = "") -> Path:
     place = tmp_path / f"{table.name}{'.scaled' * bool(scale)}"
     place.mkdir()
     with (place / "results.csv").open("w", newline="") as file:
@@ -148,7 +148,7 @@ def folder_with(tmp_path: Path, table: Table, cells: int, scale: str = "") -> Pa
     return tmp_path
 
 
-def test_states_are_read_off_the_results(known: dict[str, Table], tmp_path: Path) -> None:
+def test_states_are_read_off_the_results(known: dict[str, PaperTable], tmp_path: Path) -> None:
     table = known["clipping-3"]
     before = state_of(table, tmp_path)
     assert (before.done, before.cells, f"{before.hours:.2g}") == (0, 16, "1.2e+03")
@@ -157,7 +157,7 @@ def test_states_are_read_off_the_results(known: dict[str, Table], tmp_path: Path
     assert 0 < after.hours < before.hours
 
 
-def test_whole_and_scaled_tables_say_so(known: dict[str, Table], tmp_path: Path) -> None:
+def test_whole_and_scaled_tables_say_so(known: dict[str, PaperTable], tmp_path: Path) -> None:
     table = known["clipping-fig5"]
     scaled = folder_with(tmp_path, table, len(table.cells), "budget.rounds=2")
     found = state_of(table, scaled, f"{table.name}.scaled")
@@ -172,7 +172,9 @@ def test_a_table_of_several_data_sets_says_how_far_each_is() -> None:
     assert far[second + 1].startswith("| of it MNIST | ")
 
 
-def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(known: dict[str, Table], tmp_path: Path) -> None:
+def test_a_table_at_another_scale_stands_beside_what_it_would_cost_at_its_own(
+    known: dict[str, PaperTable], tmp_path: Path
+) -> None:
     (tmp_path / "verdicts.toml").write_text("part = []\n[table]\n[shown]\n")
     folder_with(tmp_path, known["clipping-fig5"], 2, "algorithm.tau=2")
     folder_with(tmp_path, known["als-2"], 2)

@@ -8,7 +8,18 @@ from itertools import chain
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.secagg import At, Group, Member, Opened, Refusal, Repeat, Shown, Vote, Votes, session
+from dpfl.secagg import (
+    MemberRefusal,
+    RepeatSum,
+    SumGroup,
+    SumId,
+    SumMember,
+    SurvivorList,
+    SurvivorVote,
+    SurvivorVotes,
+    UnmaskingShares,
+    session,
+)
 from dpfl.secagg.masks import digest, mask
 from dpfl.secagg.shares import combine
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
@@ -18,16 +29,16 @@ ROUNDS = iter(range(1, 10**6))
 
 
 @pytest.fixture(scope="module", name="members")
-def _members() -> dict[str, Member]:
+def _members() -> dict[str, SumMember]:
     return met(OF)
 
 
-def _shown(sum, here: At, survivors: tuple[str, ...], to: str) -> Shown:
+def _shown(sum, here: SumId, survivors: tuple[str, ...], to: str) -> SurvivorList:
     """What a server that has all masked numbers may choose to say."""
-    return Shown(here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to})
+    return SurvivorList(here, survivors, {name: sum._masked[name].envelopes[to] for name in survivors if name != to})
 
 
-def _learnt(sum, here: At, answers: list[Opened], owner: str, other: str, known: int = 0) -> bool:
+def _learnt(sum, here: SumId, answers: list[UnmaskingShares], owner: str, other: str, known: int = 0) -> bool:
     """Whether the seed can be had from what was opened, with so many shares more of colluders."""
     if any(answer.sender == owner and other in answer.seeds for answer in answers):
         return True
@@ -54,8 +65,8 @@ def test_both_halves_of_a_client_cannot_be_had_by_two_lists_of_survivors(members
         signatures = {vote.sender: vote.signature for vote in votes}
         for name in told_less:
             try:
-                answers.append(members[name].open(Votes(here, signatures)))
-            except Refusal:
+                answers.append(members[name].open(SurvivorVotes(here, signatures)))
+            except MemberRefusal:
                 assert len(signatures) < OF.threshold
         own = _learnt(sum, here, answers, target, target, known=len(colluders))
         pairs = all(_learnt(sum, here, answers, name, target) for name in honest)
@@ -67,9 +78,9 @@ def test_a_member_stands_for_one_list_of_survivors(members):
     here = at(members, next(ROUNDS))
     sum = begun(OF, members, numbers(OF), here)
     first, second, name = OF.names[:9], OF.names[:8], OF.names[0]
-    assert isinstance(members[name].agree(_shown(sum, here, first, name)), Vote)
+    assert isinstance(members[name].agree(_shown(sum, here, first, name)), SurvivorVote)
     for survivors in (second, first, OF.names):
-        with pytest.raises(Refusal, match="there is one list"):
+        with pytest.raises(MemberRefusal, match="there is one list"):
             members[name].agree(_shown(sum, here, survivors, name))
 
 
@@ -81,14 +92,14 @@ def test_signatures_of_another_list_round_attempt_or_run_do_not_count(members):
     for place, survivors in lists.items():
         sum = begun(OF, members, numbers(OF), place)
         ballots[place] = {name: members[name].agree(_shown(sum, place, survivors, name)).signature for name in survivors}
-    with pytest.raises(Refusal, match="1 members stand for these survivors, of 7"):
-        members[OF.names[0]].open(Votes(later, ballots[here]))
+    with pytest.raises(MemberRefusal, match="1 members stand for these survivors, of 7"):
+        members[OF.names[0]].open(SurvivorVotes(later, ballots[here]))
     few = dict(list(ballots[later].items())[: OF.threshold - 1])
-    with pytest.raises(Refusal, match="6 members"):
-        members[OF.names[0]].open(Votes(later, few))
-    with pytest.raises(Refusal, match="6 members"):
-        members[OF.names[0]].open(Votes(later, few | {"somebody": b"x", OF.names[9]: ballots[later][OF.names[1]]}))
-    assert members[OF.names[0]].open(Votes(later, ballots[later])).seeds.keys() == {OF.names[8], OF.names[9]}
+    with pytest.raises(MemberRefusal, match="6 members"):
+        members[OF.names[0]].open(SurvivorVotes(later, few))
+    with pytest.raises(MemberRefusal, match="6 members"):
+        members[OF.names[0]].open(SurvivorVotes(later, few | {"somebody": b"x", OF.names[9]: ballots[later][OF.names[1]]}))
+    assert members[OF.names[0]].open(SurvivorVotes(later, ballots[later])).seeds.keys() == {OF.names[8], OF.names[9]}
 
 
 def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
@@ -98,25 +109,25 @@ def test_a_round_is_not_replayed_and_an_attempt_not_used_again(members):
     summed(OF, members, values, at(members, round, 1))
     member = members[OF.names[0]]
     for place in ((round, 1), (round, 0), (round - 1, 5)):
-        with pytest.raises(Refusal, match="no mask is made twice"):
+        with pytest.raises(MemberRefusal, match="no mask is made twice"):
             member.mask(at(members, *place), values[OF.names[0]])
-    with pytest.raises(Refusal, match="another run"):
-        member.mask(At("another session", round + 1), values[OF.names[0]])
-    with pytest.raises(Refusal, match="opened before"):
-        member.agree(Shown(at(members, round, 1), OF.names, {}))
+    with pytest.raises(MemberRefusal, match="another run"):
+        member.mask(SumId("another session", round + 1), values[OF.names[0]])
+    with pytest.raises(MemberRefusal, match="opened before"):
+        member.agree(SurvivorList(at(members, round, 1), OF.names, {}))
 
 
 @pytest.mark.parametrize("place", [(float("nan"), 0), (0, float("nan")), (1.5, 0), (True, 0), (-1, 0), ("7", 0)])
 def test_a_round_that_is_no_whole_number_is_no_place_of_a_sum(place):
     """Fault: after a round that is not a number every round counted as later, so that masks of pairs were made twice."""
-    with pytest.raises(Refusal, match="whole numbers"):
-        At("session", *place)
+    with pytest.raises(MemberRefusal, match="whole numbers"):
+        SumId("session", *place)
 
 
 def test_masks_of_other_bits_have_nothing_in_common():
     """Fault: halves of a number of 64 bits had the masks of two of 32, so that a server that tells one client to send these
     could take its masks away with the others' halves."""
-    here, seed = At("session", 1), bytes(16)
+    here, seed = SumId("session", 1), bytes(16)
     assert not set(mask(seed, here, 40, 32).tolist()) & set(mask(seed, here, 20, 64).view("<u4").tolist())
 
 
@@ -125,7 +136,7 @@ def test_an_older_sum_is_closed_once_a_newer_has_begun(members):
     old = begun(OF, members, numbers(OF), here)
     begun(OF, members, numbers(OF), at(members, next(ROUNDS)))
     for name, shown in old.shown().items():
-        with pytest.raises(Refusal, match="not under way"):
+        with pytest.raises(MemberRefusal, match="not under way"):
             members[name].agree(shown)
 
 
@@ -139,20 +150,22 @@ def test_survivors_who_are_few_invented_repeated_or_without_oneself_are_refused(
         (*OF.names[:6], OF.names[1]): "each once",
         OF.names[1:]: "not among the survivors",
     }.items():
-        with pytest.raises(Refusal, match=sentence):
-            members[name].agree(Shown(here, survivors, {}))
-    assert isinstance(members[name].agree(_shown(sum, here, OF.names, name)), Opened)  # what was refused has changed nothing
+        with pytest.raises(MemberRefusal, match=sentence):
+            members[name].agree(SurvivorList(here, survivors, {}))
+    assert isinstance(
+        members[name].agree(_shown(sum, here, OF.names, name)), UnmaskingShares
+    )  # what was refused has changed nothing
 
 
 def test_nothing_is_opened_before_survivors_were_shown_nor_twice(members):
     here = at(members, next(ROUNDS))
     sum = begun(OF, members, numbers(OF), here)
     name = OF.names[0]
-    with pytest.raises(Refusal, match="No survivors were shown"):
-        members[name].open(Votes(here, {}))
+    with pytest.raises(MemberRefusal, match="No survivors were shown"):
+        members[name].open(SurvivorVotes(here, {}))
     members[name].agree(_shown(sum, here, OF.names, name))
-    with pytest.raises(Refusal, match="opened before"):
-        members[name].open(Votes(here, {}))
+    with pytest.raises(MemberRefusal, match="opened before"):
+        members[name].open(SurvivorVotes(here, {}))
 
 
 def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
@@ -160,7 +173,7 @@ def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
     sum = begun(OF, members, numbers(OF), here)
     survivors, missing = OF.names[:8], set(OF.names[8:])
     votes = {name: members[name].agree(_shown(sum, here, survivors, name)).signature for name in survivors}
-    answers = [members[name].open(Votes(here, votes)) for name in survivors]
+    answers = [members[name].open(SurvivorVotes(here, votes)) for name in survivors]
     for owner, other in chain.from_iterable(answer.shares for answer in answers):
         assert owner in survivors
         assert other == owner or other in missing
@@ -169,13 +182,13 @@ def test_what_is_opened_is_never_both_halves_nor_a_pair_of_survivors(members):
 
 def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
     of = group(5, 4, run="set-up")
-    members = {name: Member(of, name, identity(name)) for name in of.names}
+    members = {name: SumMember(of, name, identity(name)) for name in of.names}
     cards = [member.card for member in members.values()]
     mine, *others = cards
     stranger = Ed25519PrivateKey.generate()
     key = stranger.public_key().public_bytes_raw().hex()
-    invented = Member(Group("set-up", {**of.identities, "invented": key}, 5), "invented", stranger).card
-    other_run = Member(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
+    invented = SumMember(SumGroup("set-up", {**of.identities, "invented": key}, 5), "invented", stranger).card
+    other_run = SumMember(group(5, 4, run="older"), others[0].name, identity(others[0].name)).card
     forged = replace(others[0], mask=others[1].mask)
     for shown, sentence in (
         (cards[:3], "3 members showed keys, of 4 needed"),
@@ -186,26 +199,26 @@ def test_a_server_that_invents_swaps_or_forges_members_is_refused_at_set_up():
         ([mine, other_run, *others[1:]], "not signed by it for this run"),
         (others, "do not hold this member's own"),
     ):
-        with pytest.raises(Refusal, match=sentence):
+        with pytest.raises(MemberRefusal, match=sentence):
             members[mine.name].meet(shown)
     members[mine.name].meet(cards)
-    with pytest.raises(Refusal, match="agreed once"):
+    with pytest.raises(MemberRefusal, match="agreed once"):
         members[mine.name].meet(cards)
-    with pytest.raises(Refusal, match="not a member"):
-        Member(of, mine.name, stranger)
+    with pytest.raises(MemberRefusal, match="not a member"):
+        SumMember(of, mine.name, stranger)
 
 
 def test_who_shows_no_keys_is_left_out_of_a_session_and_of_its_sums():
     """Those who are there, if they are enough, sum among themselves, whoever else was away or was started again."""
     of = group(5, 4, run="away")
-    members = {name: Member(of, name, identity(name)) for name in of.names[:4]}
+    members = {name: SumMember(of, name, identity(name)) for name in of.names[:4]}
     for member in members.values():
         member.meet([other.card for other in members.values()])
     values, there = numbers(of), of.among(members)
     assert (summed(there, members, values, at(members)) == plain(values, there.names)).all()
     begun(there, members, values, at(members, 1))
-    with pytest.raises(Refusal, match="must be members") as refused:
-        members[of.names[0]].agree(Shown(at(members, 1), of.names, {}))
+    with pytest.raises(MemberRefusal, match="must be members") as refused:
+        members[of.names[0]].agree(SurvivorList(at(members, 1), of.names, {}))
     assert refused.value.why == "bad-survivors"
 
 
@@ -222,28 +235,28 @@ def test_members_who_were_asked_for_other_things_are_at_other_sums(members):
     assert all((odd, odd) not in answer.shares for answer in answers)
     for answer in answers:
         sum.open(answer)
-    with pytest.raises(Repeat, match=f"A mask of {odd}"):
+    with pytest.raises(RepeatSum, match=f"A mask of {odd}"):
         sum.total()
-    with pytest.raises(Refusal, match="not under way"):
+    with pytest.raises(MemberRefusal, match="not under way"):
         members[odd].agree(_shown(sum, one, OF.names, odd))
 
 
 def test_members_who_were_shown_other_keys_or_rules_share_no_session():
     of, laxer = group(5, 4, run="views"), group(5, 3, run="views")
-    cards = [Member(of, name, identity(name)).card for name in of.names]
-    again = Member(of, of.names[4], identity(of.names[4])).card  # the same member, started again
+    cards = [SumMember(of, name, identity(name)).card for name in of.names]
+    again = SumMember(of, of.names[4], identity(of.names[4])).card  # the same member, started again
     assert len({session(of, cards), session(laxer, cards), session(of, [*cards[:4], again])}) == 3
 
 
 def test_a_key_of_low_order_is_refused():
     of = group(3, 2, run="low")
-    members = [Member(of, name, identity(name)) for name in of.names]
+    members = [SumMember(of, name, identity(name)) for name in of.names]
     from dpfl.secagg.messages import words
 
     nothing = bytes(32)
     signed = identity(of.names[2]).sign(words("card", of.run, of.names[2], nothing.hex(), nothing.hex()))
     low = replace(members[2].card, mask=nothing, envelope=nothing, signature=signed)
-    with pytest.raises(Refusal, match="nothing can be agreed"):
+    with pytest.raises(MemberRefusal, match="nothing can be agreed"):
         members[0].meet([members[0].card, members[1].card, low])
 
 
@@ -252,7 +265,7 @@ def test_a_vote_that_is_not_the_senders_is_not_counted(members):
     sum = begun(OF, members, numbers(OF), here, silent=OF.names[9:])
     shown = sum.shown()
     vote = members[OF.names[0]].agree(shown[OF.names[0]])
-    with pytest.raises(Refusal, match="did not sign these survivors"):
+    with pytest.raises(MemberRefusal, match="did not sign these survivors"):
         sum.vote(replace(vote, sender=OF.names[1]))
-    with pytest.raises(Refusal, match="no member"):
+    with pytest.raises(MemberRefusal, match="no member"):
         sum.vote(replace(vote, sender="somebody"))

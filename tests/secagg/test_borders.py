@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.secagg import At, Member, Refusal, Sum, session
+from dpfl.secagg import MaskedSum, MemberRefusal, SumId, SumMember, session
 from dpfl.secagg.group import check_sizes, threshold
 from dpfl.secagg.masks import bits_of
 from dpfl.secagg.shares import _at_zero, combine
@@ -46,10 +46,10 @@ def test_numbers_that_cannot_be_masked_are_refused_by_the_member(wrong):
 
 
 def test_a_session_is_of_each_member_once():
-    cards = [Member(OF, name, identity(name)).card for name in OF.names]
-    again = Member(OF, OF.names[0], identity(OF.names[0])).card
+    cards = [SumMember(OF, name, identity(name)).card for name in OF.names]
+    again = SumMember(OF, OF.names[0], identity(OF.names[0])).card
     for shown in ([*cards, again], cards[1:], [*cards, cards[1]], []):
-        with pytest.raises(Refusal, match="each once"):
+        with pytest.raises(MemberRefusal, match="each once"):
             session(OF, shown)
 
 
@@ -66,7 +66,7 @@ def test_shares_of_a_number_that_is_no_seed_give_none():
 def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
     members = met(OF)
     here, values, (first, second, third, *_) = at(members, 1), numbers(OF, 6), OF.names
-    sum = Sum(OF, here, 6)
+    sum = MaskedSum(OF, here, 6)
     sent = {name: members[name].mask(here, values[name]) for name in OF.names}
     wrong = {
         "another sum": replace(sent[first], at=replace(here, round=2)),
@@ -79,14 +79,14 @@ def test_the_server_takes_whole_answers_of_members_to_this_sum_and_no_others():
         "a digest less": replace(sent[first], digests={first: sent[first].digests[first]}),
     }
     for masked in wrong.values():
-        with pytest.raises(Refusal):
+        with pytest.raises(MemberRefusal):
             sum.take(masked)
     for name in OF.names[:4]:
         sum.take(sent[name])
     sum.take(replace(sent[third], numbers=np.zeros(6, np.uint32)))  # a second answer does not replace the first
     assert np.array_equal(sum._masked[third].numbers, sent[third].numbers)
     assert sum.shown().keys() == set(OF.names[:4])
-    with pytest.raises(Refusal, match="came after the survivors were shown"):
+    with pytest.raises(MemberRefusal, match="came after the survivors were shown"):
         sum.take(sent[OF.names[4]])
 
 
@@ -94,8 +94,8 @@ def test_the_server_counts_what_members_of_this_sum_open_each_once():
     members = met(OF)
     sum = begun(OF, members, numbers(OF), at(members))
     answers = [members[name].agree(shown) for name, shown in sum.shown().items()]
-    for wrong in (replace(answers[0], at=At("another", 0)), replace(answers[0], sender="somebody")):
-        with pytest.raises(Refusal, match="another sum, or"):
+    for wrong in (replace(answers[0], at=SumId("another", 0)), replace(answers[0], sender="somebody")):
+        with pytest.raises(MemberRefusal, match="another sum, or"):
             sum.open(wrong)
     assert not sum._opened
 

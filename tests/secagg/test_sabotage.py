@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import chi2, chisquare
 
 from dpfl.privacy import Flat, Gaussian, Release
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.secagg import Group, Member, Opened, Refusal, member
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.secagg import MemberRefusal, SumGroup, SumMember, UnmaskingShares, member
 from dpfl.secagg import masks as masking
-from dpfl.server.round_sum import Masked, RoundSum
+from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum
 from tests.secagg.summing import at, begun, group, met, numbers
 
 Check = Callable[[], bool]
@@ -22,7 +22,7 @@ OF = group(5, 4, 1)
 
 def the_noise_is_what_is_stated() -> bool:
     """Ten clients, eight of whom survive, one of these the server's: the other seven have noise of deviation 1 at least."""
-    release = Release(clip=Flat(1.0), noise=Gaussian(1.0), sums=Shared(8, 1))
+    release = Release(clip=Flat(1.0), noise=Gaussian(1.0), sums=NoiseShares(8, 1))
     asked = RoundSum.of_updates(release, 10)
     whole, nothing = asked.whole, np.zeros(20_000, np.float32)
     sent = {client: whole.numbers(nothing, np.random.default_rng([7, client])) for client in range(1, 8)}
@@ -58,17 +58,19 @@ def too_few_are_refused_by_every_member() -> bool:
     members = met(OF)
     sum = begun(OF, members, numbers(OF, 4), at(members), silent=OF.names[:1])
     shown = sum.shown()
-    few = {name: member.Shown(one.at, one.survivors[:3], one.envelopes) for name, one in shown.items()}
+    few = {name: member.SurvivorList(one.at, one.survivors[:3], one.envelopes) for name, one in shown.items()}
     try:
-        return not any(isinstance(members[name].agree(few[name]), Opened | member.Vote) for name in OF.names[1:4])
-    except Refusal:
+        return not any(
+            isinstance(members[name].agree(few[name]), UnmaskingShares | member.SurvivorVote) for name in OF.names[1:4]
+        )
+    except MemberRefusal:
         return True
 
 
 def a_missing_clients_noise_is_not_in_the_sum() -> bool:
     """The protocol's sum over nine of ten is the sum of the nine."""
     names = [f"client-{number}" for number in range(10)]
-    add, rng = Masked("run", names, Shared(8)), np.random.default_rng(0)
+    add, rng = SimulatedMaskedSum("run", names, NoiseShares(8)), np.random.default_rng(0)
     sent = {client: rng.integers(0, 2**32, 5, dtype=np.uint32) for client in range(9)}
     return bool((add(0, sent) == np.sum(list(sent.values()), axis=0, dtype=np.uint32)).all())
 
@@ -80,20 +82,20 @@ CHECKS: tuple[Check, ...] = (
 
 
 def leave_a_share_out(patch: pytest.MonkeyPatch) -> None:
-    honest, calls = WholeSum.numbers, iter(range(10**6))
+    honest, calls = IntegerSum.numbers, iter(range(10**6))
 
-    def numbers(self: WholeSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def numbers(self: IntegerSum, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return np.zeros(len(vector), self.kind) if next(calls) == 0 else honest(self, vector, rng)
 
-    patch.setattr(WholeSum, "numbers", numbers)
+    patch.setattr(IntegerSum, "numbers", numbers)
 
 
 def count_colluders_as_honest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shared, "unknown", property(lambda self: self.survivors))
+    patch.setattr(NoiseShares, "unknown", property(lambda self: self.survivors))
 
 
 def count_the_missing_as_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RoundSum, "whole", property(lambda self: WholeSum(1 / np.sqrt(10), self.bound, 10)))
+    patch.setattr(RoundSum, "whole", property(lambda self: IntegerSum(1 / np.sqrt(10), self.bound, 10)))
 
 
 def reuse_the_masks_of_pairs(patch: pytest.MonkeyPatch) -> None:
@@ -130,13 +132,13 @@ def leave_a_number_unmasked(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_below_the_least(patch: pytest.MonkeyPatch) -> None:
-    honest = Member.agree
+    honest = SumMember.agree
 
-    def agree(self: Member, shown: member.Shown) -> Opened | member.Vote:
-        self._group = Group(self._group.run, self._group.identities, 3, 0)
+    def agree(self: SumMember, shown: member.SurvivorList) -> UnmaskingShares | member.SurvivorVote:
+        self._group = SumGroup(self._group.run, self._group.identities, 3, 0)
         return honest(self, shown)
 
-    patch.setattr(Member, "agree", agree)
+    patch.setattr(SumMember, "agree", agree)
 
 
 def leave_the_masks_of_the_missing(patch: pytest.MonkeyPatch) -> None:

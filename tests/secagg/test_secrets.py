@@ -9,7 +9,7 @@ from itertools import combinations, islice
 import numpy as np
 import pytest
 
-from dpfl.secagg import Group, Member, session
+from dpfl.secagg import SumGroup, SumMember, session
 from dpfl.secagg.shares import combine, split, unseal
 from tests.secagg.summing import at, begun, group, identity, met, numbers
 
@@ -56,7 +56,7 @@ def test_what_a_member_adds_to_its_numbers_is_no_function_of_its_messages_and_of
 
 
 def test_keys_of_a_member_are_its_own_for_each_session_and_each_use():
-    cards = [Member(OF, name, identity(name)).card for name in OF.names for _ in range(3)]
+    cards = [SumMember(OF, name, identity(name)).card for name in OF.names for _ in range(3)]
     keys = [key for card in cards for key in (card.mask, card.envelope)]
     assert len(set(keys)) == len(keys) == 30
 
@@ -104,13 +104,13 @@ def test_the_envelopes_of_a_real_member_open_its_seeds_for_the_threshold_and_for
 
 def test_a_session_binds_the_run_every_rule_every_member_and_every_key():
     """Fault: members who were told another number of colluders had one session, and so masks in common."""
-    members = {name: Member(OF, name, identity(name)) for name in OF.names}
+    members = {name: SumMember(OF, name, identity(name)) for name in OF.names}
     cards = [member.card for member in members.values()]
-    of = Group("secrets", OF.identities, 5, 1)
+    of = SumGroup("secrets", OF.identities, 5, 1)
     first = of.names[0]
-    again = Member(of, first, identity(first)).card
+    again = SumMember(of, first, identity(first)).card
     other_run = group(5, 5, 1, run="another")
-    same_keys = [Member(other_run, name, identity(name)).card for name in of.names]
+    same_keys = [SumMember(other_run, name, identity(name)).card for name in of.names]
     views = {
         "as it is": session(of, cards),
         "another t": session(replace(of, colluders=0), cards),
@@ -127,9 +127,9 @@ def test_a_session_binds_the_run_every_rule_every_member_and_every_key():
 def test_members_who_were_told_another_t_do_not_sum_together():
     """From outside: the same keys and the same least number of survivors, but one counts with a colluder less."""
     of = group(5, 5, 1, run="views of t")
-    members = {name: Member(of, name, identity(name)) for name in of.names}
+    members = {name: SumMember(of, name, identity(name)) for name in of.names}
     odd = of.names[2]
-    lax = Member(replace(of, colluders=0), odd, identity(odd))
+    lax = SumMember(replace(of, colluders=0), odd, identity(odd))
     cards = [*(member.card for name, member in members.items() if name != odd), lax.card]
     for name, member in members.items():
         if name != odd:

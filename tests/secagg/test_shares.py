@@ -7,7 +7,7 @@ from itertools import combinations
 
 import shamirs
 
-from dpfl.secagg.messages import At
+from dpfl.secagg.messages import SumId
 from dpfl.secagg.shares import PRIME, SHARE, _at_zero, combine, seal, split, unseal
 
 
@@ -37,12 +37,12 @@ def test_shares_of_no_seed_are_not_one():
 
 
 def test_an_envelope_opens_for_its_receiver_in_its_sum_only():
-    key, here, shares = secrets.token_bytes(32), At("session", 3, 1), [bytes([n]) * SHARE for n in range(3)]
+    key, here, shares = secrets.token_bytes(32), SumId("session", 3, 1), [bytes([n]) * SHARE for n in range(3)]
     envelope = seal(key, here, "a", "b", shares)
     assert unseal(key, here, "a", "b", envelope, 3) == shares
     for wrong in (("b", "a"), ("a", "c")):
         assert unseal(key, here, *wrong, envelope, 3) is None
-    for other in (At("session", 3, 2), At("session", 4, 1), At("other", 3, 1)):
+    for other in (SumId("session", 3, 2), SumId("session", 4, 1), SumId("other", 3, 1)):
         assert unseal(key, other, "a", "b", envelope, 3) is None
     assert unseal(key, here, "a", "b", envelope, 4) is None
     assert unseal(key, here, "a", "b", b"", 3) is None

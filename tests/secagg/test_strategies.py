@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from dpfl.secagg import At, Group, Masked, Member, Opened, Refusal, Shown, Votes
+from dpfl.secagg import MaskedInput, MemberRefusal, SumGroup, SumId, SumMember, SurvivorList, SurvivorVotes, UnmaskingShares
 from dpfl.secagg import group as rules
 from dpfl.secagg.member import ballot
 from dpfl.secagg.shares import unseal
@@ -26,15 +26,15 @@ NOTHING = np.zeros(1, np.uint32)
 class Play:
     """One sum: who was asked for what, who was shown which list, and what came back."""
 
-    of: Group
-    members: Mapping[str, Member]
+    of: SumGroup
+    members: Mapping[str, SumMember]
     honest: tuple[str, ...]
     rng: random.Random
-    at: dict[str, At]
-    sent: dict[str, Masked] = field(default_factory=dict)
+    at: dict[str, SumId]
+    sent: dict[str, MaskedInput] = field(default_factory=dict)
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    votes: dict[tuple[At, tuple[str, ...]], dict[str, bytes]] = field(default_factory=dict)
-    opened: list[Opened] = field(default_factory=list)
+    votes: dict[tuple[SumId, tuple[str, ...]], dict[str, bytes]] = field(default_factory=dict)
+    opened: list[UnmaskingShares] = field(default_factory=list)
 
     @property
     def colluders(self) -> list[str]:
@@ -58,11 +58,11 @@ class Play:
     def _show(self, name: str, survivors: tuple[str, ...]) -> None:
         envelopes = {one: self.sent[one].envelopes[name] for one in survivors if one in self.sent and one != name}
         try:
-            answer = self.members[name].agree(Shown(self.at[name], survivors, envelopes))
-        except Refusal:
+            answer = self.members[name].agree(SurvivorList(self.at[name], survivors, envelopes))
+        except MemberRefusal:
             return
         self.lists[name] = survivors
-        if isinstance(answer, Opened):
+        if isinstance(answer, UnmaskingShares):
             self.opened.append(answer)
         else:
             self.votes.setdefault((self.at[name], survivors), {})[name] = answer.signature
@@ -75,8 +75,8 @@ class Play:
         signed = dict(self.votes.get((self.at[name], survivors), {}))
         signed |= {one: identity(one).sign(ballot(self.at[name], survivors)) for one in self.colluders}
         try:
-            self.opened.append(self.members[name].open(Votes(self.at[name], signed)))
-        except Refusal:
+            self.opened.append(self.members[name].open(SurvivorVotes(self.at[name], signed)))
+        except MemberRefusal:
             return
 
     def knows(self, owner: str, other: str) -> bool:
@@ -109,13 +109,13 @@ class Play:
         return [part for part in {frozenset(part) for part in apart.values()} if not part & closed]
 
 
-def played(of: Group, colluders: int, plays: int, seed: int) -> list[tuple[int, int]]:
+def played(of: SumGroup, colluders: int, plays: int, seed: int) -> list[tuple[int, int]]:
     """Of each sum that was learnt: over how many honest members, and how many lists were shown."""
     rng, members, found = random.Random(seed), met(of), []
     session = members[of.names[0]].session
     for round in range(plays):
         honest = tuple(sorted(rng.sample(of.names, len(of.names) - colluders)))
-        at, other = (At(session, round, 0, terms) for terms in ("one", "another"))
+        at, other = (SumId(session, round, 0, terms) for terms in ("one", "another"))
         asked = {name: other if rng.random() < 0.05 else at for name in of.names}
         asked |= {name: at for name in of.names if name not in honest}
         play = Play(of, members, honest, rng, asked)
@@ -147,7 +147,7 @@ def test_terms_that_are_not_bound_are_found_out() -> None:
     """A member that is at another sum and is taken for one of this: its share of the noise is not in it."""
     of = group(4, 3, 1, run="terms")
     members = met(of)
-    at = At(members[of.names[0]].session, 0, 0, "one")
+    at = SumId(members[of.names[0]].session, 0, 0, "one")
     asked = dict.fromkeys(of.names, at) | {of.names[1]: replace(at, terms="another")}
     play = Play(of, members, of.names[:3], random.Random(0), asked)
     play.run()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dpfl.errors import DpflError
-from dpfl.secagg import Group, Member, Opened, Repeat
+from dpfl.secagg import RepeatSum, SumGroup, SumMember, UnmaskingShares
 from dpfl.secagg.masks import mask
 from dpfl.secagg.shares import added_bytes
 from tests.secagg.summing import at, begun, group, identity, met, numbers, plain, summed
@@ -20,7 +20,7 @@ GROUPS = {(3, 2, 0): group(3, 2), (5, 4, 1): group(5, 4, 1), (10, 7, 2): group(1
 
 
 @pytest.fixture(scope="module", name="runs")
-def _runs() -> dict[tuple[int, int, int], tuple[Group, dict[str, Member]]]:
+def _runs() -> dict[tuple[int, int, int], tuple[SumGroup, dict[str, SumMember]]]:
     return {key: (of, met(of)) for key, of in GROUPS.items()}
 
 
@@ -42,7 +42,7 @@ def test_whoever_drops_when_the_sum_of_the_others_is_exact(runs, data, key, bits
 def test_fewer_than_the_least_survivors_open_nothing_and_the_next_attempt_is_exact(runs):
     of, members = runs[10, 7, 2]
     values, round = numbers(of), next(ROUNDS)
-    with pytest.raises(Repeat, match="Only 6 clients sent their numbers, of 7"):
+    with pytest.raises(RepeatSum, match="Only 6 clients sent their numbers, of 7"):
         summed(of, members, values, at(members, round), silent=of.names[:4])
     assert np.array_equal(summed(of, members, values, at(members, round, 1)), plain(values, of.names))
 
@@ -50,7 +50,7 @@ def test_fewer_than_the_least_survivors_open_nothing_and_the_next_attempt_is_exa
 @pytest.mark.parametrize("lost", ["gone", "speechless"])
 def test_too_few_who_answer_open_nothing(runs, lost):
     of, members = runs[10, 7, 2]
-    with pytest.raises(Repeat, match="not opened"):
+    with pytest.raises(RepeatSum, match="not opened"):
         summed(of, members, numbers(of), at(members, next(ROUNDS)), silent=of.names[:1], **{lost: of.names[3:]})
 
 
@@ -75,7 +75,7 @@ def test_the_mask_of_one_honest_pair_hides_the_rest(runs):
     sum = begun(of, members, values, here)
     opened = [members[name].agree(shown) for name, shown in sum.shown().items()]
     for answer in opened:
-        assert isinstance(answer, Opened)
+        assert isinstance(answer, UnmaskingShares)
         sum.open(answer)
     one, other, *colluders = of.names
     known = {name: sum._masked[name].numbers - mask_of(sum, name) for name in (one, other)}
@@ -117,7 +117,7 @@ def test_a_member_that_lies_about_shares_is_outvoted_by_their_digest(runs):
     sum = begun(of, members, values, at(members, next(ROUNDS)))
     for name, shown in sum.shown().items():
         answer = members[name].agree(shown)
-        assert isinstance(answer, Opened)
+        assert isinstance(answer, UnmaskingShares)
         lying = name in of.names[:2]
         sum.open(replace(answer, shares={key: bytes(17) for key in answer.shares}) if lying else answer)
     assert np.array_equal(sum.total(), plain(values, of.names))
@@ -131,10 +131,10 @@ def test_a_member_whose_envelopes_are_garbage_costs_the_sum_and_is_named(runs):
     sum.take(replace(sent, envelopes=dict.fromkeys(sent.envelopes, b"garbage")))
     for name, shown in sum.shown().items():
         answer = members[name].agree(shown)
-        assert isinstance(answer, Opened)
+        assert isinstance(answer, UnmaskingShares)
         assert name == liar or not any(owner == liar for owner, _ in answer.shares)
         sum.open(answer)
-    with pytest.raises(Repeat, match=f"A mask of {liar} cannot be put together"):
+    with pytest.raises(RepeatSum, match=f"A mask of {liar} cannot be put together"):
         sum.total()
 
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence():
             group(*sizes)
     key = identity("a").public_key().public_bytes_raw().hex()
     with pytest.raises(DpflError, match="same key"):
-        Group("run", {"a": key, "b": key, "c": "00"}, 2)
+        SumGroup("run", {"a": key, "b": key, "c": "00"}, 2)
 
 
 def test_what_the_protocol_sends_is_counted():

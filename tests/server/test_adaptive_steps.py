@@ -10,15 +10,15 @@ import torch
 
 from dpfl.errors import DpflError
 from dpfl.server.released_estimates import LAG, mean_gradient
-from dpfl.server.steps.adaptive import Ali, Als
+from dpfl.server.steps.adaptive import AliSteps, AlsSteps
 from dpfl.server.steps.ali_bounds import AliInputs
-from dpfl.server.steps.policy import Facts, Seen, Situation, ali_bounds
+from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts, ali_bounds
 
 D = 2000
-FACTS = Facts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)
+FACTS = StepFacts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)
 
 
-def quadratic(seed: int, rounds: int, curvature: float) -> list[Seen]:
+def quadratic(seed: int, rounds: int, curvature: float) -> list[RoundObservation]:
     """Rounds of SGD on curvature / 2 |w|^2 at three clients, tau = 2, with the noise that the facts state."""
     generator = torch.Generator().manual_seed(seed)
     w, seen = torch.ones(D), []
@@ -30,27 +30,27 @@ def quadratic(seed: int, rounds: int, curvature: float) -> list[Seen]:
                 noise = FACTS.multiplier * FACTS.clip / batch * torch.randn(D, generator=generator)
                 x -= FACTS.rate * (curvature * x + noise)
             updates[client] = x - w
-        seen.append(Seen(FACTS, number, 2, w, updates))
+        seen.append(RoundObservation(FACTS, number, 2, w, updates))
         w = w + sum(weight / 1.8 * updates[client] for client, weight in enumerate(FACTS.weights))
     return seen
 
 
-def learnt(policy: Ali | Als, rounds: list[Seen]) -> dict[str, torch.Tensor]:
+def learnt(policy: AliSteps | AlsSteps, rounds: list[RoundObservation]) -> dict[str, torch.Tensor]:
     memory: dict[str, torch.Tensor] = {}
     for seen in rounds:
         memory = policy.learn(seen, memory)
     return memory
 
 
-def now(memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2) -> Situation:
-    return Situation(FACTS, iterations, left, tau, memory)
+def now(memory: Mapping[str, torch.Tensor], iterations: int = 500, left: int = 400, tau: int = 2) -> StepContext:
+    return StepContext(FACTS, iterations, left, tau, memory)
 
 
 @pytest.mark.parametrize("curvature", [0.3, 0.02])
 def test_mu_of_released_gradients_is_the_curvature(curvature: float) -> None:
     """Two local steps see the curvature a little less than one would: (1 - (1 - eta a)^2) / (2 eta)."""
     seen = (1 - (1 - 0.5 * curvature) ** 2) / (2 * 0.5)
-    assert float(learnt(Ali(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(seen, rel=0.35, abs=0.05)
+    assert float(learnt(AliSteps(), quadratic(0, LAG, curvature))["mu"]) == pytest.approx(seen, rel=0.35, abs=0.05)
 
 
 def test_mu_is_the_rise_of_the_noisy_mean_gradient_without_its_noise_over_the_way() -> None:
@@ -60,9 +60,9 @@ def test_mu_is_the_rise_of_the_noisy_mean_gradient_without_its_noise_over_the_wa
     noise = 2 * sum(share**2 * 1.1**2 / batch**2 * D / 2 for share, batch in zip(p, FACTS.batches, strict=True))
     run = float((rounds[2].vector - rounds[0].vector).norm())
     wanted = np.sqrt(((last - first) ** 2).sum() - noise) / run
-    assert float(learnt(Ali(), rounds)["mu"]) == pytest.approx(wanted, rel=1e-4)
+    assert float(learnt(AliSteps(), rounds)["mu"]) == pytest.approx(wanted, rel=1e-4)
     still = [rounds[0], replace(rounds[2], updates=rounds[0].updates)]
-    assert float(learnt(Ali(), still)["mu"]) == pytest.approx(np.sqrt(np.sqrt(2 / D) * noise) / run, rel=1e-4)
+    assert float(learnt(AliSteps(), still)["mu"]) == pytest.approx(np.sqrt(np.sqrt(2 / D) * noise) / run, rel=1e-4)
 
 
 def test_the_noise_of_the_mean_gradient_is_what_is_subtracted() -> None:
@@ -73,8 +73,8 @@ def test_the_noise_of_the_mean_gradient_is_what_is_subtracted() -> None:
 def test_the_same_released_values_give_the_same_tau_whatever_the_data_said() -> None:
     rounds = quadratic(0, 12, 0.3)
     raw = {client: {"gradients": np.array(99.0), "distance": np.array(0.1)} for client in range(3)}
-    whispered = [Seen(one.facts, one.round, one.steps, one.vector, one.updates, raw) for one in rounds]
-    for policy in (Ali(), Als()):
+    whispered = [RoundObservation(one.facts, one.round, one.steps, one.vector, one.updates, raw) for one in rounds]
+    for policy in (AliSteps(), AlsSteps()):
         first, second = learnt(policy, rounds), learnt(policy, whispered)
         assert all(torch.equal(first[name], second[name]) for name in first)
         assert policy.next(now(first)) == policy.next(now(second))
@@ -91,13 +91,13 @@ def test_the_published_tau_moves_with_values_that_no_noise_covers() -> None:
     seen = quadratic(0, 1, 0.3)[0]
     taus = []
     for scale in (0.001, 0.5):
-        memory = Ali("code", 10.0, "raw").learn(replace(seen, again=lambda scale=scale: raw_of(scale)), {})
+        memory = AliSteps("code", 10.0, "raw").learn(replace(seen, again=lambda scale=scale: raw_of(scale)), {})
         assert float(memory["mu"]) == pytest.approx(scale / 0.5)
-        taus.append(Ali("code", 10.0, "raw").next(now(memory)))
+        taus.append(AliSteps("code", 10.0, "raw").next(now(memory)))
     assert taus[0] != taus[1]
-    policy, estimates = Als(estimates="raw"), []
+    policy, estimates = AlsSteps(estimates="raw"), []
     for scale in (0.1, 0.5):
-        whispered = Seen(FACTS, 0, 2, seen.vector, seen.updates, raw_of(scale))
+        whispered = RoundObservation(FACTS, 0, 2, seen.vector, seen.updates, raw_of(scale))
         estimates.append(policy.learn(whispered, {})["estimates"])
     assert not torch.equal(*estimates)
 
@@ -106,12 +106,12 @@ def test_the_published_tau_moves_with_values_that_no_noise_covers() -> None:
 def test_tau_is_that_of_the_formula(formula: ali_bounds.Formula) -> None:
     memory = {"mu": torch.tensor(0.4, dtype=torch.float64)}
     inputs = AliInputs(0.4, 1.0, 10.0, 1.1, D, 30.0, 100.0, 0.5)
-    assert Ali(formula).next(now(memory)) == ali_bounds.next_tau(inputs, 50, 500, 400, formula)
-    assert Ali(formula, mu=0.4).next(now({})) == Ali(formula).next(now(memory))
+    assert AliSteps(formula).next(now(memory)) == ali_bounds.next_tau(inputs, 50, 500, 400, formula)
+    assert AliSteps(formula, mu=0.4).next(now({})) == AliSteps(formula).next(now(memory))
 
 
-@pytest.mark.parametrize("policy", [Ali(), Als()])
-def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(policy: Ali | Als) -> None:
+@pytest.mark.parametrize("policy", [AliSteps(), AlsSteps()])
+def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(policy: AliSteps | AlsSteps) -> None:
     memory = learnt(policy, quadratic(0, 3, 0.3))
     assert policy.next(now(memory, iterations=50, left=30)) == 1
     assert policy.next(now({})) == 1, "nothing is known before the first round"
@@ -120,29 +120,29 @@ def test_rounds_enough_for_all_of_the_privacy_mean_one_step_each(policy: Ali | A
 
 
 def test_a_policy_needs_a_number_of_rounds_and_known_estimates() -> None:
-    endless = Facts(None, 0.5, 1.1, 1.0, D, (60.0,), (1.0,))
+    endless = StepFacts(None, 0.5, 1.1, 1.0, D, (60.0,), (1.0,))
     with pytest.raises(DpflError, match=r"budget\.rounds"):
-        Ali().next(Situation(endless, 10, 10))
+        AliSteps().next(StepContext(endless, 10, 10))
     with pytest.raises(DpflError, match="mu is released"):
-        Ali(mu="guessed")
+        AliSteps(mu="guessed")
     with pytest.raises(DpflError, match="estimates is released"):
-        Als(estimates="guessed")
+        AlsSteps(estimates="guessed")
     with pytest.raises(DpflError, match="gamma is raw"):
-        Ali(gamma="guessed")
+        AliSteps(gamma="guessed")
 
 
 def test_the_whole_budget_is_used_up_by_the_last_round() -> None:
-    policy, left, taus = Ali(whole_budget=True, gamma=0.0, mu=1.0), 157, []
+    policy, left, taus = AliSteps(whole_budget=True, gamma=0.0, mu=1.0), 157, []
     for round in range(50):
-        tau = policy.next(Situation(FACTS, 157, left, 1, {}, round))
+        tau = policy.next(StepContext(FACTS, 157, left, 1, {}, round))
         taus.append(tau)
         left -= tau
         if not left:
             break
     assert sum(taus) == 157
     assert max(taus) - min(taus) <= 1
-    assert policy.next(Situation(FACTS, 500, 500, 1, {}, 0)) == 10
-    assert Ali(gamma=0.0, mu=1.0).next(Situation(FACTS, 500, 500, 1, {}, 0)) < 10
+    assert policy.next(StepContext(FACTS, 500, 500, 1, {}, 0)) == 10
+    assert AliSteps(gamma=0.0, mu=1.0).next(StepContext(FACTS, 500, 500, 1, {}, 0)) < 10
 
 
 def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
@@ -152,25 +152,25 @@ def test_public_values_count_alike_and_raw_ones_by_weight() -> None:
     asked |= {
         8: {"losses": np.array(9.0), "last_losses": np.array(-0.2), "gradients": np.array(3.0), "distance": np.array(0.5)}
     }
-    memory = Ali(gamma="public", mu="public").learn(replace(seen, public=asked), {})
+    memory = AliSteps(gamma="public", mu="public").learn(replace(seen, public=asked), {})
     assert float(memory["gamma"]) == pytest.approx(0.3)
     assert float(memory["mu"]) == pytest.approx(4.0)
-    assert Ali(gamma="public").asks_public
-    assert not Ali(gamma="public").asks_raw
-    assert Ali(gamma="raw").asks_raw
-    assert Ali().next(now({})) == 1
+    assert AliSteps(gamma="public").asks_public
+    assert not AliSteps(gamma="public").asks_raw
+    assert AliSteps(gamma="raw").asks_raw
+    assert AliSteps().next(now({})) == 1
 
 
 def test_a_paid_slope_is_over_the_way_that_a_client_went() -> None:
     seen = quadratic(0, 1, 0.3)[0]
     raw = {client: {"slope": np.array(seen.facts.batches[client] * 2.0)} for client in seen.updates}
-    memory = Ali(mu="paid").learn(replace(seen, raw=raw), {})
+    memory = AliSteps(mu="paid").learn(replace(seen, raw=raw), {})
     p = ali_bounds.shares([seen.facts.weights[client] for client in seen.updates])
     wanted = sum(share * 2.0 / float(update.norm()) for share, update in zip(p, seen.updates.values(), strict=True))
     assert float(memory["mu"]) == pytest.approx(wanted)
-    assert (Ali(mu="paid").extra, Ali(mu="paid").total(7), Ali().extra) == (1, 707, 0)
+    assert (AliSteps(mu="paid").extra, AliSteps(mu="paid").total(7), AliSteps().extra) == (1, 707, 0)
     negative = {client: {"slope": np.array(-5.0)} for client in seen.updates}
-    assert float(Ali(mu="paid").learn(replace(seen, raw=negative), {})["mu"]) == 0.0
+    assert float(AliSteps(mu="paid").learn(replace(seen, raw=negative), {})["mu"]) == 0.0
 
 
 def test_mu_of_the_authors_code_is_the_last_step_over_the_way_to_the_new_aggregate() -> None:
@@ -179,26 +179,26 @@ def test_mu_of_the_authors_code_is_the_last_step_over_the_way_to_the_new_aggrega
     p = np.array(FACTS.weights) / sum(FACTS.weights)
     models = np.stack([(seen.vector + seen.updates[client]).double().numpy() for client in range(3)])
     apart = np.linalg.norm(models - p @ models, axis=1)
-    memory = Ali(mu="steps").learn(replace(seen, raw=raw), {})
+    memory = AliSteps(mu="steps").learn(replace(seen, raw=raw), {})
     assert float(memory["mu"]) == pytest.approx(float(p @ (np.array(steps) / apart)), rel=1e-4)
-    assert Ali(mu="steps").asks_raw
+    assert AliSteps(mu="steps").asks_raw
 
 
 def test_the_batch_of_the_authors_code_is_cut_to_a_whole_number() -> None:
     """At 2.9 images the printed formula has 2 steps, and at 2 the code's has 1; of fewer than one image it makes one."""
     memory = {"mu": torch.tensor(0.4, dtype=torch.float64)}
-    few, less = (Situation(replace(FACTS, batches=(batch,)), 500, 400, 2, memory) for batch in (2.9, 0.4))
+    few, less = (StepContext(replace(FACTS, batches=(batch,)), 500, 400, 2, memory) for batch in (2.9, 0.4))
     uncut, cut, one = (
         ali_bounds.tau_star(AliInputs(0.4, 1.0, 10.0, 1.1, D, batch, 100.0, 0.5), "code") for batch in (2.9, 2, 1)
     )
     assert (round(uncut), round(cut)) == (2, 1)
-    assert (Ali("printed").next(few), Ali("code").next(few)) == (2, 1)
-    assert Ali("code").next(less) == round(one)
+    assert (AliSteps("printed").next(few), AliSteps("code").next(few)) == (2, 1)
+    assert AliSteps("code").next(less) == round(one)
 
 
 def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
     rounds = quadratic(0, LAG + 2, 0.1)
-    early, late = learnt(Ali(), rounds[:LAG]), learnt(Ali(), rounds)
+    early, late = learnt(AliSteps(), rounds[:LAG]), learnt(AliSteps(), rounds)
     assert torch.equal(early["model"], rounds[0].vector)
     assert torch.equal(late["model"], rounds[LAG].vector)
 
@@ -206,10 +206,14 @@ def test_the_gradient_to_compare_with_is_renewed_after_a_while() -> None:
 def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None:
     """phi = omega (1 - beta eta / 2) - sigma^2 d / lambda^2, by hand; omega of 1 is far too little for 2,000 parameters."""
     rounds, least = quadratic(0, 4, 0.3), 1.1**2 * D
-    memory = learnt(Als(), rounds)
+    memory = learnt(AlsSteps(), rounds)
     assert memory["bounds"].tolist() == [0, 3], "the first round has nothing to compare with"
-    assert Als().notes(memory)[0].startswith("the paper's bound (13) was defined after 0 of 3 rounds; after the others that of")
-    far = Als(omega=2 * least, lam=0.9)
+    assert (
+        AlsSteps()
+        .notes(memory)[0]
+        .startswith("the paper's bound (13) was defined after 0 of 3 rounds; after the others that of")
+    )
+    far = AlsSteps(omega=2 * least, lam=0.9)
     memory = learnt(far, rounds)
     rho, beta, xi = memory["estimates"].tolist()
     phi = 2 * least * (1 - beta * 0.5 / 2) - least / 0.9**2
@@ -222,17 +226,17 @@ def test_als_asks_its_own_bound_where_it_is_defined_and_says_how_often() -> None
         room = 0.5 * phi - rho * h / (tau * 0.9**2)
         gaps[tau] = 1 / (min(50 * tau, 500) * room) + math.sqrt(3) / 3 if room > 0 else math.inf
     assert far.next(now(memory)) == min(gaps, key=lambda tau: (gaps[tau], tau)) > 1
-    assert Als().notes({}) == Ali().notes({}) == ()
+    assert AlsSteps().notes({}) == AliSteps().notes({}) == ()
     with pytest.raises(DpflError, match="omega"):
-        Als(omega=0.0)
+        AlsSteps(omega=0.0)
 
 
 def test_a_policy_asks_clients_for_no_raw_values_that_it_does_not_use() -> None:
     """The paper's mu is asked for after the round, at the new model; that of its code is of the last step."""
-    assert Ali(mu="raw").asks_raw
-    assert Ali(mu="raw").raw_values == Ali().raw_values == Als().raw_values == ()
-    assert Ali(mu="steps").raw_values == Ali(mu="raw", gamma="raw").raw_values == ("last step",)
-    assert Als(estimates="raw").raw_values == ("differences",)
+    assert AliSteps(mu="raw").asks_raw
+    assert AliSteps(mu="raw").raw_values == AliSteps().raw_values == AlsSteps().raw_values == ()
+    assert AliSteps(mu="steps").raw_values == AliSteps(mu="raw", gamma="raw").raw_values == ("last step",)
+    assert AlsSteps(estimates="raw").raw_values == ("differences",)
 
 
 def test_raw_estimates_of_als_weigh_clients_by_their_size() -> None:
@@ -245,7 +249,7 @@ def test_raw_estimates_of_als_weigh_clients_by_their_size() -> None:
         | {"gradient": gradients[client]}
         for client in range(3)
     }
-    found = Als(estimates="raw").learn(replace(seen, raw=raw), {})["estimates"].tolist()
+    found = AlsSteps(estimates="raw").learn(replace(seen, raw=raw), {})["estimates"].tolist()
     rho = p[0] * 0.2 / 0.5 + p[1] * 0.3 / 0.25 + p[2] * 0.4 / 2.0
     beta = p[0] * 1.0 / 0.5 + p[1] * 2.0 / 0.25 + p[2] * 4.0 / 2.0
     mean = p[0] * gradients[0] + p[1] * gradients[1] + p[2] * gradients[2]

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PoissonSize, Quantile, Release
 from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.noise import gaussian_vector
 from dpfl.server.aggregate import mean, noisy_inside_fraction, noisy_sum, weighted_sum
-from dpfl.server.weights import BySize, Uniform
+from dpfl.server.weights import SizeWeights, UniformWeights
 
 WIDE = 20_000
 LEVEL, Z = 0.5, 2.0
@@ -22,16 +22,16 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def updates(count: int, size: int = 6, seed: int = 0) -> list[Reply]:
+def updates(count: int, size: int = 6, seed: int = 0) -> list[ClientReply]:
     rows = torch.randn(count, size, generator=torch.Generator().manual_seed(seed))
-    return [Reply(client, row) for client, row in enumerate(rows)]
+    return [ClientReply(client, row) for client, row in enumerate(rows)]
 
 
 def release(expected: int, **options: object) -> Release:
     return Release(PoissonSize(expected), Flat(LEVEL), Gaussian(Z), **options)
 
 
-def noisy(replies: list[Reply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
+def noisy(replies: list[ClientReply], weights: Tensor, size: int, plan: Release, generator: np.random.Generator) -> Tensor:
     total = noisy_sum(weighted_sum(replies, weights, size), len(replies), plan, generator)
     return total / (plan.sampling.expected(len(weights)) * float(weights.mean()))
 
@@ -53,7 +53,7 @@ def test_the_mean_of_no_replies_is_a_step_of_zero() -> None:
 
 
 def test_a_reply_without_an_update_adds_nothing_to_a_sum() -> None:
-    assert torch.equal(weighted_sum([Reply(0), Reply(1, torch.ones(2))], torch.ones(2), 2), torch.ones(2))
+    assert torch.equal(weighted_sum([ClientReply(0), ClientReply(1, torch.ones(2))], torch.ones(2), 2), torch.ones(2))
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 10])
@@ -96,13 +96,13 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
     sizes: list[int], seed: int, scale: float, data: st.DataObject
 ) -> None:
     """No client, of any size, moves the released sum by more than the sensitivity that the noise is made for."""
-    weights, plan = BySize().of(sizes), release(1)
+    weights, plan = SizeWeights().of(sizes), release(1)
     generator = torch.Generator().manual_seed(seed)
     replies = []
     for client in range(len(sizes)):
         vector = scale * torch.randn(5, generator=generator)
         clipped, _ = clip_vector(vector, plan.clip, ["a"], [0, 5])
-        replies.append(Reply(client, clipped))
+        replies.append(ClientReply(client, clipped))
     gone = data.draw(st.integers(0, len(sizes) - 1))
     others = [reply for reply in replies if reply.client != gone]
     divisor = plan.sampling.expected(len(sizes)) * float(weights.mean())
@@ -117,17 +117,19 @@ def test_fault_noise_for_c_over_sampled_while_the_mean_is_weighted_by_counts(
 
 @given(sizes=SIZES)
 def test_the_divisor_of_a_weighted_mean_does_not_depend_on_who_was_drawn(sizes: list[int]) -> None:
-    weights = BySize().of(sizes)
+    weights = SizeWeights().of(sizes)
     noises = [
         noisy([], weights, 4, release(1), rng()),
-        noisy([Reply(0, torch.zeros(4))], weights, 4, release(1), rng()),
+        noisy([ClientReply(0, torch.zeros(4))], weights, 4, release(1), rng()),
     ]
     assert torch.equal(*noises)
 
 
-def noised_uploads(present: int, shared_by: int) -> list[Reply]:
+def noised_uploads(present: int, shared_by: int) -> list[ClientReply]:
     plan = release(shared_by, shared_by=shared_by)
-    return [Reply(client, plan.noised(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)) for client in range(present)]
+    return [
+        ClientReply(client, plan.noised(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)) for client in range(present)
+    ]
 
 
 @pytest.mark.parametrize("present", [0, 1, 5, 9, 10])
@@ -164,7 +166,7 @@ COUNTED = Release(PoissonSize(8), Quantile(1.0, count_noise=2.0), Gaussian(Z))
 def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_count_s(
     inside: int, outside: int, counted: Release
 ) -> None:
-    replies = [Reply(0, torch.zeros(1), inside=True)] * inside + [Reply(0, torch.zeros(1), inside=False)] * outside
+    replies = [ClientReply(0, torch.zeros(1), inside=True)] * inside + [ClientReply(0, torch.zeros(1), inside=False)] * outside
     expected = 10
     found = np.array([noisy_inside_fraction(replies, counted, expected, rng(seed)) for seed in range(4000)])
     centre = (inside - outside) / 2 / expected + 0.5
@@ -175,17 +177,17 @@ def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_co
 @pytest.mark.parametrize("counted", [COUNTED, COUNTED.secured()])
 def test_one_client_moves_the_count_by_half_at_most(counted: Release) -> None:
     for inside in (True, False):
-        reply = Reply(0, torch.zeros(1), inside=inside)
+        reply = ClientReply(0, torch.zeros(1), inside=inside)
         with_it = noisy_inside_fraction([reply], counted, 1.0, rng(3))
         assert abs(with_it - noisy_inside_fraction([], counted, 1.0, rng(3))) == pytest.approx(0.5)
 
 
 @given(sizes=SIZES)
 def test_weights_by_size_are_sizes_over_the_largest(sizes: list[int]) -> None:
-    weights = BySize().of(sizes)
+    weights = SizeWeights().of(sizes)
     assert float(weights.max()) == 1.0
     assert torch.allclose(weights * max(sizes), torch.tensor(sizes, dtype=torch.float32))
 
 
 def test_uniform_weights_are_ones() -> None:
-    assert Uniform().of([5, 1, 9]).tolist() == [1.0, 1.0, 1.0]
+    assert UniformWeights().of([5, 1, 9]).tolist() == [1.0, 1.0, 1.0]

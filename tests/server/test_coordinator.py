@@ -13,18 +13,18 @@ from torch import Tensor, nn
 
 from dpfl import Budget
 from dpfl.algorithms import Algorithm, dp_fedavg, fedavg, fedavg_dp
-from dpfl.client.task import Order, Reply
+from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.privacy import Keyed, Ledger, Limit, Poisson, Randomness, Release, SystemEntropy, accountant
 from dpfl.privacy.accounting.calibration import MOST
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.mechanisms.noise import AtLeast, gaussian_vector
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, gaussian_vector
 from dpfl.server.aggregate import release_name
-from dpfl.server.coordinator import Coordinator, Federated, State
-from dpfl.server.schedules import Decay
-from dpfl.server.steps.policy import Fixed
-from dpfl.server.weights import BySize, Uniform
+from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
+from dpfl.server.schedules import DecaySchedule
+from dpfl.server.steps.policy import FixedSteps
+from dpfl.server.weights import SizeWeights, UniformWeights
 
 CLIENTS = 4
 
@@ -37,7 +37,7 @@ def flat() -> FlatModel:
 SIZE = flat().layout.size
 
 
-def nobody(order: Order) -> list[Reply]:
+def nobody(order: RoundRequest) -> list[ClientReply]:
     raise AssertionError("nobody asked for a public clip")
 
 
@@ -50,15 +50,15 @@ def coordinator(
     **options: Any,
 ) -> Coordinator:
     ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE, limit) if folder else None
-    federated = Federated("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
+    federated = FederationFacts("run", [10, 20, 30, 40], flat().layout, ledger=ledger, limit=limit)
     vector = torch.zeros(SIZE)
     remaining = [MOST] * (CLIENTS if algorithm.unit == "sample" else 1)
-    state = State(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
+    state = RunState(vector, torch.zeros(SIZE), algorithm.samples, algorithm.clients, remaining)
     return Coordinator(algorithm, budget, federated, replace(state, **options), randomness, nobody, lambda vector: 0.0)
 
 
-def good(*clients: int) -> list[Reply]:
-    return [Reply(client, torch.full((SIZE,), float(client + 1))) for client in clients]
+def good(*clients: int) -> list[ClientReply]:
+    return [ClientReply(client, torch.full((SIZE,), float(client + 1))) for client in clients]
 
 
 BAD = {
@@ -73,7 +73,7 @@ BAD = {
 @pytest.mark.parametrize("algorithm", [fedavg(), fedavg_dp(noise_multiplier=1.0)])
 def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(algorithm: Algorithm, problem: str) -> None:
     with_it, without = coordinator(algorithm), coordinator(algorithm)
-    with_it.aggregate([*good(0), Reply(2, BAD[problem]), *good(3)])
+    with_it.aggregate([*good(0), ClientReply(2, BAD[problem]), *good(3)])
     without.aggregate(good(0, 3))
     assert torch.equal(with_it.state.vector, without.state.vector)
     assert [note for note in with_it.lost if "client 2" in note and problem in note]
@@ -85,7 +85,7 @@ def test_an_update_that_is_not_finite_or_mis_shaped_is_dropped_and_named(algorit
 def test_at_client_level_a_dropped_update_changes_neither_divisor_nor_noise(tmp_path: Path, problem: str) -> None:
     algorithm = dp_fedavg(noise_multiplier=1.0)
     with_it, without = coordinator(algorithm, tmp_path / "a"), coordinator(algorithm, tmp_path / "b")
-    with_it.aggregate([*good(0), Reply(2, BAD[problem])])
+    with_it.aggregate([*good(0), ClientReply(2, BAD[problem])])
     without.aggregate(good(0))
     assert torch.equal(with_it.state.vector, without.state.vector)
     scope = release_name(algorithm.clients, coordinator(algorithm, tmp_path / "c").state.vector, good(0)[0].update.double(), 1)
@@ -98,7 +98,7 @@ def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_aske
     """Fault: a whole round lost because one client failed."""
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     run.next_order()
-    run.aggregate([*good(0), Reply(1, refused="no room"), *good(2, 3)])
+    run.aggregate([*good(0), ClientReply(1, refused="no room"), *good(2, 3)])
     run.close_round(1)
     assert run.lost == ["round 1, client 1: no room"]
     order = run.next_order()
@@ -108,7 +108,7 @@ def test_a_refusal_costs_one_reply_and_not_the_round_and_that_client_is_not_aske
 def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     run.next_order()
-    run.aggregate([*good(0, 1, 2), Reply(3, failed="its worker process died")])
+    run.aggregate([*good(0, 1, 2), ClientReply(3, failed="its worker process died")])
     run.close_round(1)
     assert "client 3: its worker process died" in run.lost[0]
     assert len(run.next_order().tasks) == CLIENTS
@@ -117,14 +117,14 @@ def test_a_failure_costs_one_reply_and_the_client_is_asked_again() -> None:
 def test_a_round_in_which_everyone_failed_ends_the_run_with_the_reason() -> None:
     run = coordinator(fedavg())
     with pytest.raises(DpflError, match="disk is full"):
-        run.aggregate([Reply(client, failed="disk is full") for client in range(CLIENTS)])
+        run.aggregate([ClientReply(client, failed="disk is full") for client in range(CLIENTS)])
 
 
 def test_a_client_that_diverged_ends_the_run_and_is_named() -> None:
     run = coordinator(fedavg_dp(noise_multiplier=1.0))
     before = run.state.vector.clone()
     with pytest.raises(DpflError, match=r"client 2 in round 1.*checkpoint is kept"):
-        run.aggregate([*good(0, 1), Reply(2, failed="A loss is not finite.", diverged=True)])
+        run.aggregate([*good(0, 1), ClientReply(2, failed="A loss is not finite.", diverged=True)])
     assert torch.equal(run.state.vector, before)
 
 
@@ -198,7 +198,7 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     order = run.next_order()
     assert {task.clients.clip.level for task in order.tasks} <= {0.5}
     key = Keyed(0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE).double(), 0))
-    run.aggregate([Reply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
+    run.aggregate([ClientReply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
     run.close_round(order.steps)
     drawn = gaussian_vector(SIZE, 1.0, key.generator("server noise", 0))
     multiplier = (1.0**-2 - (2 * 1.0) ** -2) ** -0.5
@@ -220,7 +220,7 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
 
 def test_a_vector_of_models_keeps_its_running_variances_positive(tmp_path: Path) -> None:
     run = coordinator(dp_fedavg(noise_multiplier=1.0, clip=10.0), tmp_path)
-    run.aggregate([Reply(client, torch.full((SIZE,), -5.0)) for client in range(CLIENTS)])
+    run.aggregate([ClientReply(client, torch.full((SIZE,), -5.0)) for client in range(CLIENTS)])
     layout = flat().layout
     spans = {name: layout.span(entry) for entry, name in enumerate(layout.names)}
     assert float(run.state.vector[spans["1.running_var"]].min()) >= 0.99e-5
@@ -285,11 +285,11 @@ def test_bytes_count_the_model_down_and_the_update_up_and_are_never_exceeded() -
 
 
 def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_debited(tmp_path: Path) -> None:
-    asked: list[Order] = []
+    asked: list[RoundRequest] = []
 
-    def probe(order: Order) -> list[Reply]:
+    def probe(order: RoundRequest) -> list[ClientReply]:
         asked.append(order)
-        return [Reply(task.client, unit(norm)) for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)]
+        return [ClientReply(task.client, unit(norm)) for task, norm in zip(order.tasks, (3.0, 1.0, 2.0), strict=True)]
 
     def unit(norm: float) -> Tensor:
         return norm * torch.ones(SIZE) / math.sqrt(SIZE)
@@ -308,12 +308,12 @@ SHARES, LOUD = 8, 3.0
 WIDE = FlatModel(nn.Linear(400, 40)).layout
 
 
-def sum_with_shares(folder: Path, replies: list[Reply]) -> Tensor:
+def sum_with_shares(folder: Path, replies: list[ClientReply]) -> Tensor:
     """What comes out of a round in which clients add their shares to nothing at all: the noise of the sum."""
     algorithm = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients")
     ledger = Ledger.open(folder / "federation.sqlite", "federation", "client", ADD_REMOVE)
-    federated = Federated("run", [10] * 20, WIDE, ledger=ledger)
-    state = State(torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST])
+    federated = FederationFacts("run", [10] * 20, WIDE, ledger=ledger)
+    state = RunState(torch.zeros(WIDE.size), torch.zeros(WIDE.size), None, algorithm.clients, [MOST])
     run = Coordinator(algorithm, Budget(rounds=9), federated, state, Keyed(0), nobody, lambda vector: 0.0)
     run.aggregate(replies)
     return run.state.vector * SHARES
@@ -326,12 +326,17 @@ def share(client: int) -> Tensor:
 
 SILENT = {
     "nobody is missing": [],
-    "not finite": [Reply(6, torch.full((WIDE.size,), math.nan))],
-    "infinite once": [Reply(7, share(7).index_fill(0, torch.tensor([3]), math.inf))],
-    "mis-shaped": [Reply(5, torch.ones(WIDE.size + 1)), Reply(6, torch.ones(WIDE.size, 1))],
-    "failed": [Reply(7, failed="its worker process died")],
-    "refused": [Reply(4, refused="no room"), Reply(5, refused="no room"), Reply(6), Reply(7, failed="gone")],
-    "all but one": [Reply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)],
+    "not finite": [ClientReply(6, torch.full((WIDE.size,), math.nan))],
+    "infinite once": [ClientReply(7, share(7).index_fill(0, torch.tensor([3]), math.inf))],
+    "mis-shaped": [ClientReply(5, torch.ones(WIDE.size + 1)), ClientReply(6, torch.ones(WIDE.size, 1))],
+    "failed": [ClientReply(7, failed="its worker process died")],
+    "refused": [
+        ClientReply(4, refused="no room"),
+        ClientReply(5, refused="no room"),
+        ClientReply(6),
+        ClientReply(7, failed="gone"),
+    ],
+    "all but one": [ClientReply(client, torch.full((WIDE.size,), math.inf)) for client in range(1, SHARES)],
     "never drawn": None,
 }
 
@@ -341,7 +346,7 @@ def test_fault_a_dropped_reply_whose_share_of_the_noise_is_counted_as_there(tmp_
     """The variance of the noisy sum is that of all shares, whoever is missing: neither less, nor noise for nothing."""
     dropped = SILENT[silent]
     gone = {reply.client for reply in dropped} if dropped is not None else {6, 7}
-    there = [Reply(client, share(client)) for client in range(SHARES) if client not in gone]
+    there = [ClientReply(client, share(client)) for client in range(SHARES) if client not in gone]
     found = sum_with_shares(tmp_path, [*there, *(dropped or [])])[: WIDE.trainable].double() / LOUD
     low, high = stats.chi2.interval(1 - 1e-6, WIDE.trainable)
     assert low <= float(found.square().sum()) <= high
@@ -382,7 +387,7 @@ def test_a_resumed_run_expects_rounds_as_long_as_they_were_on_average(monkeypatc
     assert coordinator(fedavg(), budget=Budget(seconds=9.0), round=4, seconds=8.0).next_order() is None
 
 
-class Heavy(BySize):
+class Heavy(SizeWeights):
     def of(self, declared: Sequence[int], answers: Any = None) -> Tensor:
         return torch.tensor([1.0, self.odd, 0.5, 0.25])
 
@@ -400,8 +405,8 @@ def test_fault_weights_that_the_noise_was_not_made_for(tmp_path: Path, algorithm
 
 
 def test_weights_of_another_number_of_clients_and_a_divisor_of_nothing_are_refused() -> None:
-    short = type("Short", (BySize,), {"of": lambda self, declared, answers=None: torch.ones(2)})()
-    empty = type("Empty", (Uniform,), {"usual": lambda self, declared: 0.0})()
+    short = type("Short", (SizeWeights,), {"of": lambda self, declared, answers=None: torch.ones(2)})()
+    empty = type("Empty", (UniformWeights,), {"usual": lambda self, declared: 0.0})()
     for weights, words in ((short, "a weight from 0 to 1"), (empty, "usual weight")):
         with pytest.raises(DpflError, match=words):
             coordinator(replace(fedavg(), weights=weights))
@@ -409,7 +414,7 @@ def test_weights_of_another_number_of_clients_and_a_divisor_of_nothing_are_refus
 
 @pytest.mark.parametrize("tau", [0, -2, 1.5])
 def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any) -> None:
-    policy = type("Idle", (Fixed,), {"next": lambda self, now: tau})(2)
+    policy = type("Idle", (FixedSteps,), {"next": lambda self, now: tau})(2)
     with pytest.raises(DpflError, match="at least 1 step a round"):
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
 
@@ -417,12 +422,12 @@ def test_a_policy_that_gives_no_step_is_refused_before_anyone_is_asked(tau: Any)
 @pytest.mark.parametrize("first", [1, 3])
 def test_steps_that_are_not_what_they_said_beforehand_are_refused(first: int) -> None:
     """Else T could follow what was released, and the epsilon of T would be stated as proven."""
-    policy = type("Sneaky", (Fixed,), {"next": lambda self, now: first})(2)
+    policy = type("Sneaky", (FixedSteps,), {"next": lambda self, now: first})(2)
     with pytest.raises(DpflError, match="said beforehand"):
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), steps=policy)).next_order()
 
 
-class Lying(Decay):
+class Lying(DecaySchedule):
     """Says one multiplier beforehand, and has another when the round comes."""
 
     def now(self, first: Release, round: int, memory: Any) -> Release:
@@ -431,7 +436,7 @@ class Lying(Decay):
 
 LIES = {
     "less noise than it said": lambda self, first, round: first.with_noise(0.5),
-    "a floor that rises with what was released": lambda self, first, round: replace(first, noise=AtLeast(9.0, 8.0)),
+    "a floor that rises with what was released": lambda self, first, round: replace(first, noise=FlooredGaussian(9.0, 8.0)),
     "another draw": lambda self, first, round: replace(self.least(first, round), sampling=Poisson(0.9)),
 }
 
@@ -441,5 +446,5 @@ def test_fault_a_schedule_whose_round_is_not_counted_as_it_said_beforehand(lie: 
     schedule = type("Lies", (Lying,), {"made": LIES[lie]})(rounds=100)
     with pytest.raises(DpflError, match="as it said beforehand"):
         coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=schedule)).next_order()
-    honest = coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=Decay(rounds=100)))
+    honest = coordinator(replace(fedavg_dp(noise_multiplier=1.0), schedule=DecaySchedule(rounds=100)))
     assert honest.next_order() is not None

@@ -4,15 +4,15 @@ import torch
 from torch import nn
 
 from dpfl.models import FlatModel
-from dpfl.server.client_state import Controls, LastModels
-from dpfl.server.steps.policy import Facts, Seen
+from dpfl.server.client_state import ControlVariates, LastModels
+from dpfl.server.steps.policy import RoundObservation, StepFacts
 
 LAYOUT = FlatModel(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))).layout
-FACTS = Facts(None, 0.5, 0.0, 0.0, LAYOUT.trainable, [], [])
+FACTS = StepFacts(None, 0.5, 0.0, 0.0, LAYOUT.trainable, [], [])
 
 
-def seen(updates: dict[int, torch.Tensor]) -> Seen:
-    return Seen(FACTS, 0, 4, torch.full((LAYOUT.size,), 10.0), updates)
+def seen(updates: dict[int, torch.Tensor]) -> RoundObservation:
+    return RoundObservation(FACTS, 0, 4, torch.full((LAYOUT.size,), 10.0), updates)
 
 
 def test_a_client_is_sent_the_model_of_its_own_last_reply_and_none_before() -> None:
@@ -27,9 +27,9 @@ def test_a_client_is_sent_the_model_of_its_own_last_reply_and_none_before() -> N
 
 
 def test_controls_are_of_trainable_parameters_and_taken_from_steps_and_rate() -> None:
-    kept = Controls().fresh(2, LAYOUT)
+    kept = ControlVariates().fresh(2, LAYOUT)
     assert kept.shape == (2, LAYOUT.trainable)
-    after = Controls().renewed(kept, seen({1: -torch.ones(LAYOUT.size)}))
+    after = ControlVariates().renewed(kept, seen({1: -torch.ones(LAYOUT.size)}))
     assert set(after[0].tolist()) == {0.0}
     assert set(after[1].tolist()) == {1 / (4 * 0.5)}
-    assert set(Controls().sent(after, (1,))[1].tolist()) == {0.25 - 0.5}
+    assert set(ControlVariates().sent(after, (1,))[1].tolist()) == {0.25 - 0.5}

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from dpfl.algorithms import ALGORITHMS, Algorithm, auto, dp_fedavg, dp_ftrl, dyn_dp_sgd, fedavg_dp, from_name, hw_dpfl, ldp_fl
 from dpfl.client.optimisers import SGD, Momentum
-from dpfl.client.task import Local, moved_by_a_sample
+from dpfl.client.task import LocalTraining, moved_by_a_sample
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PoissonSize, PublicMedian, Quantile, Release
-from dpfl.privacy.mechanisms.clip import Clip, Model
+from dpfl.privacy.mechanisms.clip import Clip, ModelClip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Planned
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.noise import Uncalibrated
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.rules import RULES
-from dpfl.server.schedules import Decay
-from dpfl.server.steps.policy import Fixed
-from dpfl.server.weights import Hellinger
+from dpfl.server.schedules import DecaySchedule
+from dpfl.server.steps.policy import FixedSteps
+from dpfl.server.weights import HellingerWeights
 
 NOISE = Gaussian(1.0)
 
@@ -33,23 +33,23 @@ NOISE = Gaussian(1.0)
 def test_fault_an_upload_that_gains_by_a_draw_which_is_never_made(sampling: Any) -> None:
     noise = BandedNoise(1.0) if isinstance(sampling, Cyclic) else NOISE
     with pytest.raises(DpflError, match="Nothing is drawn for an upload"):
-        Upload(sampling, Flat(1.0), noise, moves=2.0, protects="client")
+        UpdateRelease(sampling, Flat(1.0), noise, moves=2.0, protects="client")
 
 
-@pytest.mark.parametrize("clip", [Flat(1.0), PerLayer(1.0), Model(1.0)])
+@pytest.mark.parametrize("clip", [Flat(1.0), PerLayer(1.0), ModelClip(1.0)])
 @pytest.mark.parametrize("moves", [0.02, 1.0, 1.999])
 def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(clip: Clip, moves: float) -> None:
     with pytest.raises(DpflError, match="twice its level apart"):
-        Upload(All(), clip, NOISE, moves=moves, protects="client")
-    assert Upload(All(), clip, NOISE, moves=2.0, protects="client").event(1) == All().event(1.0, 1)
+        UpdateRelease(All(), clip, NOISE, moves=moves, protects="client")
+    assert UpdateRelease(All(), clip, NOISE, moves=2.0, protects="client").event(1) == All().event(1.0, 1)
 
 
 @pytest.mark.parametrize("protects", ["sample", "client"])
-@pytest.mark.parametrize("noise", [HaarNoise(1.0, ends=(1024,)), Planned(HaarNoise(1.0))])
+@pytest.mark.parametrize("noise", [HaarNoise(1.0, ends=(1024,)), Uncalibrated(HaarNoise(1.0))])
 def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(noise: Any, protects: str) -> None:
     """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further than the vector does."""
     with pytest.raises(DpflError, match="in steps, or on the sum of a round"):
-        Upload(All(), HaarClip(0.05, ends=(1024,)), noise, moves=0.1, protects=protects)
+        UpdateRelease(All(), HaarClip(0.05, ends=(1024,)), noise, moves=0.1, protects=protects)
 
 
 def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole() -> None:
@@ -60,12 +60,12 @@ def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole(
 @pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"realised": True}])
 def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
     with pytest.raises(DpflError, match="shared_by and realised are not for it"):
-        Upload(All(), Flat(1.0), NOISE, moves=2.0, protects="client", **wrong)
+        UpdateRelease(All(), Flat(1.0), NOISE, moves=2.0, protects="client", **wrong)
 
 
-def for_a_sample(moves: float, samples: Release | None, steps: int = 1, local: Local | None = None) -> Algorithm:
-    upload = Upload(All(), Flat(0.06 * steps), NOISE, moves=moves, protects="sample")
-    return replace(ldp_fl(), uploads=upload, samples=samples, steps=Fixed(steps), local=local or Local(SGD(0.05)))
+def for_a_sample(moves: float, samples: Release | None, steps: int = 1, local: LocalTraining | None = None) -> Algorithm:
+    upload = UpdateRelease(All(), Flat(0.06 * steps), NOISE, moves=moves, protects="sample")
+    return replace(ldp_fl(), uploads=upload, samples=samples, steps=FixedSteps(steps), local=local or LocalTraining(SGD(0.05)))
 
 
 UNBOUNDED = {
@@ -75,10 +75,10 @@ UNBOUNDED = {
     "one sample more than was declared": lambda: for_a_sample(0.1 * 20, Release(All(), Flat(1.0)), steps=20),
     "less than what one sample moves": lambda: for_a_sample(0.0019, Release(FixedSize(50), Flat(1.0))),
     "a second step that is forgotten": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), steps=2),
-    "another rate": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=Local(SGD(0.06))),
-    "momentum": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=Local(Momentum(0.05))),
+    "another rate": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(SGD(0.06))),
+    "momentum": lambda: for_a_sample(0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(Momentum(0.05))),
     "a pull that can overshoot": lambda: for_a_sample(
-        0.002, Release(FixedSize(50), Flat(1.0)), local=Local(SGD(0.05), prox=1e3)
+        0.002, Release(FixedSize(50), Flat(1.0)), local=LocalTraining(SGD(0.05), prox=1e3)
     ),
 }
 
@@ -108,13 +108,13 @@ class Liar(Release):
 
 
 @dataclass(frozen=True)
-class LyingUpload(Upload):
+class LyingUpload(UpdateRelease):
     def event(self, population: int) -> Any:
         return All().event(100.0, population)
 
 
 @dataclass(frozen=True)
-class Extra(Fixed):
+class Extra(FixedSteps):
     extra = 3
 
 
@@ -143,7 +143,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         "adapts to clients",
     ),
     "a public median of uploads": (
-        lambda: replace(ldp_fl(), uploads=Upload(All(), PublicMedian(1.0), NOISE, moves=2.0, protects="client")),
+        lambda: replace(ldp_fl(), uploads=UpdateRelease(All(), PublicMedian(1.0), NOISE, moves=2.0, protects="client")),
         "adapts to clients",
     ),
     "shares of the noise in steps": (
@@ -165,14 +165,16 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         "one sample more or less",
     ),
     "a histogram for one more, batches for one replaced": (
-        lambda: replace(SAMPLES, weights=Hellinger("similarity", Survey(5.0)), samples=Release(FixedSize(4), Flat(1.0), NOISE)),
+        lambda: replace(
+            SAMPLES, weights=HellingerWeights("similarity", LabelQuery(5.0)), samples=Release(FixedSize(4), Flat(1.0), NOISE)
+        ),
         "one sample more or less",
     ),
     "a level that falls under noise that is taken back": (
-        lambda: replace(dp_ftrl(noise_multiplier=1.0), schedule=Decay()),
+        lambda: replace(dp_ftrl(noise_multiplier=1.0), schedule=DecaySchedule()),
         "A schedule needs",
     ),
-    "a mean where clients are protected": (lambda: replace(ROUND, centre=MeanSurvey(5.0)), "noise for one sample"),
+    "a mean where clients are protected": (lambda: replace(ROUND, centre=MeanQuery(5.0)), "noise for one sample"),
 }
 
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.server.schedules import Decay, Following, own_of
-from dpfl.server.steps.policy import Facts, Seen
+from dpfl.server.schedules import AdaptiveSchedule, DecaySchedule, own_of
+from dpfl.server.steps.policy import RoundObservation, StepFacts
 
 FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
 
 
 def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
-    plan = Decay(phases=4).over(20)
+    plan = DecaySchedule(phases=4).over(20)
     releases = [plan.now(FIRST, round, {}) for round in range(20)]
     for round, release in enumerate(releases):
         assert release.clip.level == pytest.approx(1.5 * 0.3 ** (round / 20))
@@ -30,28 +30,28 @@ def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
 
 @given(rounds=st.integers(1, 60), phases=st.integers(1, 70))
 def test_phases_never_have_less_noise_than_the_paper(rounds: int, phases: int) -> None:
-    plan = Decay(phases=phases).over(rounds)
+    plan = DecaySchedule(phases=phases).over(rounds)
     for round in range(rounds):
         assert plan.least(FIRST, round).multiplier >= 2.0 * 0.8 ** (round / rounds) * (1 - 1e-12)
 
 
 def test_a_decay_beyond_its_rounds_is_refused() -> None:
     with pytest.raises(DpflError, match="none numbered 5"):
-        Decay().over(5).now(FIRST, 5, {})
+        DecaySchedule().over(5).now(FIRST, 5, {})
 
 
 @pytest.mark.parametrize("wrong", [{"phases": 0}, {"clip": 0.0}, {"noise": 1.5}, {"clip": -1.0}])
 def test_a_bad_decay_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DpflError):
-        Decay(**wrong)  # type: ignore[arg-type]
+        DecaySchedule(**wrong)  # type: ignore[arg-type]
 
 
-FACTS = Facts(
+FACTS = StepFacts(
     None, rate=0.5, multiplier=2.0, clip=1.5, parameters=1000, batches=[10.0, 10.0], weights=[1.0, 1.0], energy=1000.0
 )
 
 
-def seen(norm: float, seed: int = 0) -> Seen:
+def seen(norm: float, seed: int = 0) -> RoundObservation:
     """A round of two clients whose gradients have this norm, with noise as stated."""
     generator = torch.Generator().manual_seed(seed)
     direction = torch.ones(1000) / 1000**0.5
@@ -60,20 +60,20 @@ def seen(norm: float, seed: int = 0) -> Seen:
         noise = torch.randn(3, 1000, generator=generator) * 2.0 * 1.5 / 10
         return -0.5 * (3 * norm * direction + noise.sum(0))
 
-    return Seen(FACTS, 0, 3, torch.zeros(1000), {0: update(), 1: update()})
+    return RoundObservation(FACTS, 0, 3, torch.zeros(1000), {0: update(), 1: update()})
 
 
-def remembered(losses: list[float], norm: float = 4.0, schedule: Following | None = None) -> dict[str, Tensor]:
+def remembered(losses: list[float], norm: float = 4.0, schedule: AdaptiveSchedule | None = None) -> dict[str, Tensor]:
     memory: dict[str, Tensor] = {}
     for loss in losses:
-        memory = (schedule or Following()).learn(seen(norm), lambda _, loss=loss: loss, memory)
+        memory = (schedule or AdaptiveSchedule()).learn(seen(norm), lambda _, loss=loss: loss, memory)
     return memory
 
 
 def test_a_clip_is_alpha_times_the_norm() -> None:
     memory = remembered([1.0], 3.0)
     for alpha in (0.5, 2.0):
-        plan = Following(alpha=alpha)
+        plan = AdaptiveSchedule(alpha=alpha)
         assert plan.own(plan.now(FIRST, 1, memory), 0, memory).clip.level == pytest.approx(alpha * float(memory["levels"][0]))
 
 
@@ -81,14 +81,14 @@ def test_a_clip_is_alpha_times_the_norm() -> None:
 def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
     memory = remembered([1.0], norm)
     assert float(memory["levels"].mean()) == pytest.approx(norm, rel=0.05)
-    release = Following().own(Following().now(FIRST, 1, memory), 1, memory)
+    release = AdaptiveSchedule().own(AdaptiveSchedule().now(FIRST, 1, memory), 1, memory)
     assert release.clip.level == pytest.approx(float(memory["levels"][1]))
     assert release.deviation() == pytest.approx(2.0 * release.clip.level)
 
 
 def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_off_by_it() -> None:
     """The second round's noise is that of each client's own clip; by hand, from an update along one direction."""
-    schedule, one = Following(), seen(4.0)
+    schedule, one = AdaptiveSchedule(), seen(4.0)
     memory = schedule.learn(replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {})
     own = [schedule.own(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
     assert own[1].clip.level > 2.5 * own[0].clip.level
@@ -103,11 +103,11 @@ def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_o
 def test_a_level_stays_within_a_span_of_its_start() -> None:
     for norm, level in ((0.0, 0.15), (400.0, 15.0), (float("nan"), 1.5)):
         memory = remembered([1.0]) | {"levels": torch.tensor([4.0, norm])}
-        assert Following().own(FIRST, 1, memory).clip.level == pytest.approx(level)
+        assert AdaptiveSchedule().own(FIRST, 1, memory).clip.level == pytest.approx(level)
 
 
 def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() -> None:
-    schedule = Following(beta=0.9)
+    schedule = AdaptiveSchedule(beta=0.9)
     for losses, falls in (([4, 3, 2], 0), ([4, 3, 2, 1], 1), ([4, 3, 2, 1, 0], 2), ([4, 3, 2, 3, 2, 1], 0)):
         memory = remembered([float(loss) for loss in losses], schedule=schedule)
         release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
@@ -116,7 +116,7 @@ def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() 
 
 
 def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
-    schedule, memory, losses = Following(beta=0.9), dict[str, Tensor](), iter([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0])
+    schedule, memory, losses = AdaptiveSchedule(beta=0.9), dict[str, Tensor](), iter([9.0, 1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0])
     for _ in range(4):
         memory = schedule.learn(seen(4.0), lambda _: next(losses), memory)
     own = [schedule.own(schedule.now(FIRST, 4, memory), client, memory).noise for client in (0, 1)]
@@ -130,8 +130,8 @@ def test_the_noise_of_a_client_follows_the_loss_of_its_own_model() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(1, 12))
 def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[float], stride: int) -> None:
     """Whatever was released: the event is a function of the round alone, and never of less noise than was drawn."""
-    schedule, memory = Following(beta=0.9, stride=stride), dict[str, Tensor]()
-    one = Seen(FACTS, 0, 1, torch.zeros(1000), {0: torch.ones(1000), 1: torch.ones(1000)})
+    schedule, memory = AdaptiveSchedule(beta=0.9, stride=stride), dict[str, Tensor]()
+    one = RoundObservation(FACTS, 0, 1, torch.zeros(1000), {0: torch.ones(1000), 1: torch.ones(1000)})
     for loss in losses:
         memory = schedule.learn(one, lambda _, loss=loss: loss, memory)
     release = schedule.own(schedule.now(FIRST, len(losses), memory), 0, memory)
@@ -143,14 +143,14 @@ def test_a_round_is_counted_as_the_least_noise_that_it_could_have(losses: list[f
 
 
 def test_equal_releases_give_an_equal_level() -> None:
-    schedule = Following()
+    schedule = AdaptiveSchedule()
     one, other = (schedule.learn(seen(3.0), lambda _: 1.0, {}) for _ in range(2))
     assert all(torch.equal(one[name].nan_to_num(), other[name].nan_to_num()) for name in one)
     assert not torch.equal(one["levels"], schedule.learn(seen(3.0, seed=1), lambda _: 1.0, {})["levels"])
 
 
 def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused() -> None:
-    class Less(Following):
+    class Less(AdaptiveSchedule):
         def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
             return release.with_noise(0.5)
 
@@ -162,4 +162,4 @@ def test_a_release_of_a_client_that_costs_more_than_that_of_the_round_is_refused
 @pytest.mark.parametrize("wrong", [{"alpha": 0.0}, {"beta": 1.1}, {"patience": 0}, {"span": 0.5}, {"stride": 0}])
 def test_a_bad_follower_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(DpflError, match="needs alpha"):
-        replace(Following(), **wrong)  # type: ignore[arg-type]
+        replace(AdaptiveSchedule(), **wrong)  # type: ignore[arg-type]

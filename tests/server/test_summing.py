@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.secagg import Repeat
-from dpfl.server.round_sum import Masked, RoundSum, opened, plain
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.secagg import RepeatSum
+from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum, opened, plain
 
-SHARED = Shared(4, 1)
+SHARED = NoiseShares(4, 1)
 """A sum of four clients or more, one of whom may collude."""
 
 
@@ -39,7 +39,7 @@ def test_enough_clients_are_summed(clients):
 
 def test_a_sum_that_the_protocol_does_not_open_is_said():
     def fails() -> None:
-        raise Repeat("a mask is missing")
+        raise RepeatSum("a mask is missing")
 
     lost: list[str] = []
     assert opened(numbers(4), SHARED, fails, "round 7", lost) is None
@@ -48,15 +48,15 @@ def test_a_sum_that_the_protocol_does_not_open_is_said():
 
 def test_the_protocol_itself_opens_nothing_of_fewer():
     """A server that leaves its own check out gets nothing more."""
-    add = Masked("run", [f"client-{number}" for number in range(5)], SHARED)
+    add = SimulatedMaskedSum("run", [f"client-{number}" for number in range(5)], SHARED)
     for clients in (1, 2, 3):
-        with pytest.raises(Repeat, match=f"Only {clients} clients sent their numbers, of 4 needed"):
+        with pytest.raises(RepeatSum, match=f"Only {clients} clients sent their numbers, of 4 needed"):
             add(0, numbers(clients))
     assert add(0, numbers(4)).tolist() == [10] * 3
 
 
 def test_every_attempt_at_a_round_has_masks_of_its_own():
-    add = Masked("run", [f"client-{number}" for number in range(5)], SHARED)
+    add = SimulatedMaskedSum("run", [f"client-{number}" for number in range(5)], SHARED)
     assert [add(3, numbers(5)).tolist() for _ in range(3)] == [[15] * 3] * 3
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.mean import Answered
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from dpfl.tasks import metrics as exact
 from dpfl.tasks.noisy import counted, figures, numbers_and_cells
@@ -19,8 +19,8 @@ TASKS = (MultiClass(3), Binary((1.0, 50.0)), MultiLabel(2), Ordinal(4), Regressi
 SCORES = st.floats(width=32) | st.sampled_from([0.0, math.inf, -math.inf, math.nan, 1e30])
 
 
-def survey(task, multiplier: float = 1e-9) -> MetricSurvey:
-    return MetricSurvey(multiplier, *numbers_and_cells(task), most=4.0, held_out=0.0)
+def survey(task, multiplier: float = 1e-9) -> MetricQuery:
+    return MetricQuery(multiplier, *numbers_and_cells(task), most=4.0, held_out=0.0)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -53,7 +53,7 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
         client: torch.from_numpy(asked.answer([counted(Binary(), scores[part], y[part], 4.0)], sizes[client], rng))
         for client, part in parts.items()
     }
-    said = Answered.of(answers, sizes, multiplier * asked.bound)
+    said = MeanAnswer.of(answers, sizes, multiplier * asked.bound)
     return figures(Binary(), said.mean.numpy(), said.units, said.noise, 4.0)
 
 

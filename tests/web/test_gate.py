@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dpfl.cli.app import app
 from dpfl.errors import DpflError
 from dpfl.web.auth import own_names
-from dpfl.web.run_index import Shelf
+from dpfl.web.run_index import RunIndex
 from tests.conftest import PATIENCE
 from tests.web.conftest import HOSTILE, Site, served
 
@@ -91,7 +91,7 @@ def test_no_name_leads_out_of_the_folder(client: httpx.Client, site: Site, name:
         assert answer.status_code == 400, (path, answer.text)
         assert "root:" not in answer.text
     with pytest.raises(DpflError):
-        Shelf(site.runs).open(name)
+        RunIndex(site.runs).open(name)
 
 
 @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/../../etc/passwd"])
@@ -110,7 +110,7 @@ def test_links_out_of_the_folder_are_not_followed(runs: Path, tmp_path: Path) ->
     (root / "odd" / "statement.json").symlink_to("/etc/passwd")
     shutil.copytree(runs / "private-seed0", root / "books")
     (root / "books" / "ledger" / "extra.sqlite").symlink_to(runs / "private-seed1" / "ledger" / "client-00000.sqlite")
-    shelf = Shelf(root)
+    shelf = RunIndex(root)
     for name in ("away", "odd", "books"):
         with pytest.raises(DpflError, match="outside of the folder of runs"):
             shelf.open(name)

@@ -17,10 +17,10 @@ from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.run.folder import RunFolder
 from dpfl.web import event_stream
 from dpfl.web.app import make_app
-from dpfl.web.auth import Gate, Keys
-from dpfl.web.control import Control
-from dpfl.web.event_stream import Live
-from dpfl.web.run_index import Shelf
+from dpfl.web.auth import AccessKeys, AuthMiddleware
+from dpfl.web.control import RunControl
+from dpfl.web.event_stream import EventStream
+from dpfl.web.run_index import RunIndex
 from dpfl.web.run_views import run_view
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -50,7 +50,7 @@ def test_one_odd_run_leaves_the_list_of_the_others(runs: Path, tmp_path: Path, w
     for name in ("good", "odd"):
         shutil.copytree(runs / "plain", tmp_path / name)
     ODD[what](tmp_path / "odd")
-    found = {line["name"]: line["state"] for line in Shelf(tmp_path).lines()}
+    found = {line["name"]: line["state"] for line in RunIndex(tmp_path).lines()}
     assert found["good"] == "finished"
     json.dumps(found, ensure_ascii=False).encode()
 
@@ -61,7 +61,7 @@ def test_an_odd_run_is_a_sentence(runs: Path, tmp_path: Path, what: str) -> None
 
     shutil.copytree(runs / "plain", tmp_path / "odd")
     ODD[what](tmp_path / "odd")
-    with TestClient(make_app(tmp_path, Keys(frozenset())), raise_server_exceptions=False) as client:
+    with TestClient(make_app(tmp_path, AccessKeys(frozenset())), raise_server_exceptions=False) as client:
         for path in ("/api/run", "/api/compare", "/report"):
             answer = client.get(path, params={"name": "odd"})
             assert answer.status_code in (200, 400), path
@@ -94,7 +94,7 @@ def test_limits_are_read_from_ledgers_within_the_folder_alone(
         stated["per_client"] = {"../../../elsewhere/client-00000": 1.0}
         folder.write_json("statement.json", stated)
     assert ledger_path(tmp_path / "elsewhere", "client-00000").is_file()
-    own = Shelf(tmp_path / "runs")
+    own = RunIndex(tmp_path / "runs")
     assert run_view(own.open("x"), "x", own.root)["limits"] == {}
 
 
@@ -107,12 +107,12 @@ def test_only_a_process_is_stopped(runs: Path, tmp_path: Path, number: str, monk
     with (tmp_path / "x" / "run.lock").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(DpflError, match="No process"):
-            Control(Shelf(tmp_path)).stop("x")
+            RunControl(RunIndex(tmp_path)).stop("x")
 
 
 def test_a_name_that_is_being_started_keeps_its_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process reads the file seconds after it began."""
-    control = Control(Shelf(tmp_path))
+    control = RunControl(RunIndex(tmp_path))
     monkeypatch.setattr("dpfl.web.control.PROGRAM", "import time; time.sleep(3600)")
     monkeypatch.setattr("dpfl.web.control.PATIENCE", 0.1)
     control.start("twice", {"budget": {"epsilon": 1.0}})
@@ -130,7 +130,7 @@ def test_a_run_that_was_stopped_is_waited_for_before_it_goes_on(
 ) -> None:
     """Fault: on a busy machine a process that had let go of its run took more than three seconds to end, and the run that was
     to go on was said to be starting."""
-    control, waits = Control(Shelf(tmp_path)), list[float]()
+    control, waits = RunControl(RunIndex(tmp_path)), list[float]()
 
     class Process:
         pid, returncode = os.getpid(), 130
@@ -156,7 +156,7 @@ def test_too_many_viewers_are_told(runs: Path, monkeypatch: pytest.MonkeyPatch) 
     from starlette.testclient import TestClient
 
     monkeypatch.setattr(event_stream, "MOST_WATCHERS", 0)
-    with TestClient(make_app(runs, Keys(frozenset()))) as client:
+    with TestClient(make_app(runs, AccessKeys(frozenset()))) as client:
         answer = client.get("/api/events", params={"name": "plain"})
     assert (answer.status_code, answer.json()["error"]) == (400, "0 pages watch runs already; close some.")
 
@@ -168,14 +168,14 @@ def test_a_watched_run_that_becomes_odd_ends_the_watch(runs: Path, tmp_path: Pat
     assert "many" in (tmp_path / "x" / "experiment.toml").read_text()
 
     async def first() -> str:
-        return await anext(Live(Shelf(tmp_path), lambda name: False).watch("x", 0))
+        return await anext(EventStream(RunIndex(tmp_path), lambda name: False).watch("x", 0))
 
     assert '"gone": true' in asyncio.run(first())
 
 
 @pytest.mark.parametrize("mode", ["no-cors", "cors", ""])
 def test_other_sites_have_no_report_drawn(mode: str) -> None:
-    gate = Gate(lambda *_: None, Keys(frozenset()))  # type: ignore[arg-type, return-value]
+    gate = AuthMiddleware(lambda *_: None, AccessKeys(frozenset()))  # type: ignore[arg-type, return-value]
     scope = {"type": "http", "method": "GET", "path": "/report", "query_string": b"name=x"}
     refused = gate.refusal(scope, {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode})
     assert refused is not None
@@ -186,8 +186,8 @@ def test_other_sites_have_no_report_drawn(mode: str) -> None:
 @pytest.mark.parametrize("cookie", ['{"a":1}', "a@b=c", "x"])
 def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None:
     token = "long-enough-token"
-    keys = Keys(frozenset(), token)
-    gate = Gate(lambda *_: None, keys)  # type: ignore[arg-type, return-value]
+    keys = AccessKeys(frozenset(), token)
+    gate = AuthMiddleware(lambda *_: None, keys)  # type: ignore[arg-type, return-value]
     assert gate._known({"cookie": f"{cookie}; {keys.cookie}={token}"})
     assert gate._known({"cookie": f"{keys.cookie}={token}; {cookie}"})
     assert not gate._known({"cookie": f"{cookie}; {keys.cookie}=other"})
@@ -195,10 +195,10 @@ def test_cookies_of_others_on_this_machine_do_not_hide_ours(cookie: str) -> None
 
 def test_two_pages_on_one_machine_keep_their_cookies_apart() -> None:
     """A browser sends the cookies of a host to all of its ports."""
-    one, other = Keys(frozenset(), "the-first-token"), Keys(frozenset(), "another-token")
+    one, other = AccessKeys(frozenset(), "the-first-token"), AccessKeys(frozenset(), "another-token")
     assert one.cookie != other.cookie
     both = {"cookie": "; ".join(f"{keys.cookie}={keys.token}" for keys in (one, other))}
-    assert all(Gate(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]
+    assert all(AuthMiddleware(lambda *_: None, keys)._known(both) for keys in (one, other))  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("token", ["with a space in it", "semi;colon-and-more", "ein-längeres-wort", "line\nbreak-and-more"])

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.planning.noise_choices import Question
+from dpfl.planning.noise_choices import PlanningQuestion
 from dpfl.planning.tradeoff import sketch, tradeoff
 from dpfl.privacy import Poisson, accountant
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS
 from dpfl.web import planner, run_index
-from dpfl.web.event_stream import Live
+from dpfl.web.event_stream import EventStream
 from dpfl.web.ledger_views import ledger_view, ledgers_of, verdict
-from dpfl.web.run_index import Shelf, heads, line_of
+from dpfl.web.run_index import RunIndex, heads, line_of
 from dpfl.web.run_views import compared, now, run_view
 from tests.web.conftest import HOSTILE
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("web")
 
 
 def test_the_list_has_every_run_and_says_what_cannot_be_read(runs: Path) -> None:
-    lines = {line["name"]: line for line in Shelf(runs).lines()}
+    lines = {line["name"]: line for line in RunIndex(runs).lines()}
     assert {"private-seed0", "private-seed1", "plain", HOSTILE, "half"} <= set(lines)
     assert lines["half"]["state"] == "unreadable"
     assert "half written" in lines["half"]["error"]
@@ -49,7 +49,7 @@ def test_a_thousand_runs_are_read_once(runs: Path, tmp_path: Path, monkeypatch: 
         (tmp_path / f"run-{number}").mkdir()
         for file in ("experiment.toml", "result.json", METRICS):
             (tmp_path / f"run-{number}" / file).hardlink_to(runs / "plain" / file)
-    many = Shelf(tmp_path)
+    many = RunIndex(tmp_path)
     assert len(many.lines()) == 1000
     monkeypatch.setattr(run_index, "line_of", lambda *_: pytest.fail("read again"))
     shutil.rmtree(tmp_path / "run-7")
@@ -58,7 +58,7 @@ def test_a_thousand_runs_are_read_once(runs: Path, tmp_path: Path, monkeypatch: 
 
 def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "plain", tmp_path / "short-lived")
-    own = Shelf(tmp_path)
+    own = RunIndex(tmp_path)
     assert [line["state"] for line in own.lines()] == ["finished"]
     shutil.rmtree(tmp_path / "short-lived")
     assert own.lines() == []
@@ -66,10 +66,10 @@ def test_a_run_that_goes_away_is_a_sentence(runs: Path, tmp_path: Path) -> None:
         own.open("short-lived")
 
     async def first() -> str:
-        return await anext(Live(own, lambda name: False).watch("short-lived", 0))
+        return await anext(EventStream(own, lambda name: False).watch("short-lived", 0))
 
     assert '"gone": true' in asyncio.run(first())
-    assert Shelf(tmp_path / "nowhere").lines() == []
+    assert RunIndex(tmp_path / "nowhere").lines() == []
 
 
 def test_a_run_of_a_million_rounds_is_thinned(runs: Path, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_of_a_private_run_the_page_gets_what_was_released(runs: Path) -> None:
 
 
 def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
-    own = Shelf(runs)
+    own = RunIndex(runs)
     folder = own.open("hospitals/run")
     first, _, away = run_view(folder, "hospitals/run")["nodes"]
     assert (first["name"], first["limit"], first["away"]) == ("node-0", 8.0, None)
@@ -126,7 +126,7 @@ def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
 
 
 def test_an_account_is_read_and_a_certificate_checked(runs: Path) -> None:
-    own = Shelf(runs)
+    own = RunIndex(runs)
     folder = own.open("private-seed0")
     before = {path.name: path.read_bytes() for path in folder.ledgers.iterdir()}
     assert ledgers_of(own, folder)["owners"] == [f"client-{number:05}" for number in range(4)]
@@ -145,7 +145,7 @@ def test_an_account_is_read_and_a_certificate_checked(runs: Path) -> None:
 
 @pytest.mark.parametrize(("epsilon", "rounds"), [(2.0, 100), (4.0, 80)])
 def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -> None:
-    asked = Question(epsilon, rounds, sizes=(600,) * 10)
+    asked = PlanningQuestion(epsilon, rounds, sizes=(600,) * 10)
     quick, whole = sketch(asked), tradeoff(asked)
     chosen = quick.recommended
     assert chosen.total <= 1.06 * whole.recommended.total
@@ -158,7 +158,7 @@ def test_a_sketch_is_near_and_its_noise_is_enough(epsilon: float, rounds: int) -
 
 
 def test_a_plan_is_an_experiment(runs: Path) -> None:
-    wanted = planner.Wanted(epsilon=2.0, rounds=50, clients=5, size=300, model="linear")
+    wanted = planner.PlanRequest(epsilon=2.0, rounds=50, clients=5, size=300, model="linear")
     made = planner.experiment(wanted)
     assert made["algorithm"]["name"] == "auto"
     assert made["budget"] == {"epsilon": 2.0, "delta": 1e-5, "rounds": 50}

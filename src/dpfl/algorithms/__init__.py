@@ -33,7 +33,7 @@ from dpfl.algorithms.options import choose, nearest
 from dpfl.algorithms.pe_dpfl import pe_dpfl
 from dpfl.algorithms.scaffold import dp_scaffold, scaffold
 from dpfl.errors import DpflError
-from dpfl.import_path import Kind, is_path
+from dpfl.import_path import ImportKind, is_path
 from dpfl.server.algorithm import Algorithm, Claim
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
@@ -81,7 +81,7 @@ def _strict(factory: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     return validate_call(config=STRICT)(factory)
 
 
-OWN = Kind("algorithm", Algorithm, "dpfl.algorithms.Algorithm")
+OWN = ImportKind("algorithm", Algorithm, "dpfl.algorithms.Algorithm")
 
 
 def factory_of(name: str) -> Callable[..., Any]:

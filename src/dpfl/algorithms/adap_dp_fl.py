@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.schedules import Following
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.schedules import AdaptiveSchedule
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -33,10 +33,10 @@ def adap_dp_fl(
     """tau steps of DP-SGD with the round's C and sigma, x <- sum_i p_i x_i, then C <- alpha |g|, sigma <- beta sigma or not."""
     return Algorithm(
         name="adap-dp-fl",
-        local=Local(SGD(rate)),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate)),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
-        schedule=Following(alpha, beta),
+        schedule=AdaptiveSchedule(alpha, beta),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         claim=Claim("RDP over the sigma of every step", "rdp"),

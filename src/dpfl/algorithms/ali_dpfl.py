@@ -23,13 +23,13 @@ from dataclasses import dataclass
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.adaptive import Ali
+from dpfl.server.steps.adaptive import AliSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, Formula
-from dpfl.server.steps.policy import Fixed, Steps
+from dpfl.server.steps.policy import FixedSteps, StepPolicy
 from dpfl.server.update import ServerUpdate
 
 CLAIM = "Theorem 2 of the paper: RDP with the classic conversion, for the noisy gradients alone"
@@ -40,7 +40,7 @@ RAW_LOSSES = "losses without noise, of every client in every round: their change
 
 
 @dataclass(frozen=True)
-class Reading:
+class AliReading:
     """What to do where nothing else is said: by the repair, the paper, or the authors' code."""
 
     formula: Formula
@@ -52,10 +52,10 @@ class Reading:
     said: str
 
 
-SOUND = Reading("corrected", "released", 10.0, 1.0, False, None, "")
+SOUND = AliReading("corrected", "released", 10.0, 1.0, False, None, "")
 READINGS = {
-    "paper": Reading("printed", "raw", 10.0, 1.0, True, None, "; tau as the paper prints it"),
-    "code": Reading("code", "steps", "raw", 0.1, False, 64.0, "; tau and divisor as the authors' code has them"),
+    "paper": AliReading("printed", "raw", 10.0, 1.0, True, None, "; tau as the paper prints it"),
+    "code": AliReading("code", "steps", "raw", 0.1, False, 64.0, "; tau and divisor as the authors' code has them"),
 }
 
 
@@ -77,16 +77,16 @@ def ali_dpfl(
 ) -> Algorithm:
     """tau* steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i, then the next tau*."""
     read = _reading(choose("variant", variant, VARIANTS), reading)
-    chosen = Ali(
+    chosen = AliSteps(
         formula or read.formula, read.gamma if gamma is None else gamma, read.mu if mu is None else mu, whole_budget, most_tau
     )
-    steps: Steps = Fixed(1) if most_tau == 1 else chosen
+    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else chosen
     if read.divisor and chosen.mu in ("released", "paid"):
         raise DpflError(f"mu = {chosen.mu!r} needs noisy sums that are divided by q n: leave reading = 'code' out.")
     exact = {RAW_SLOPES: chosen.mu == "raw", LAST_STEPS: chosen.mu == "steps", RAW_LOSSES: chosen.gamma == "raw"}
     return Algorithm(
         name="ali-dpfl",
-        local=Local(SGD(rate)),
+        local=LocalTraining(SGD(rate)),
         steps=steps,
         samples=Release(
             Poisson(sampling_rate),
@@ -103,7 +103,7 @@ def ali_dpfl(
     )
 
 
-def _reading(sound: bool, name: str | None) -> Reading:
+def _reading(sound: bool, name: str | None) -> AliReading:
     if sound and name is not None:
         raise DpflError("A reading is of what is published: set variant = 'published' with it, or leave it out.")
     return SOUND if sound else choose("reading", name or "paper", READINGS)

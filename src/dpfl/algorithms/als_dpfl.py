@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.adaptive import Als
+from dpfl.server.steps.adaptive import AlsSteps
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS
-from dpfl.server.steps.policy import Fixed, Steps
+from dpfl.server.steps.policy import FixedSteps, StepPolicy
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("as the paper's figures have it: RDP with the classic conversion, for the noisy gradients alone", "rdp-classic")
@@ -44,12 +44,12 @@ def als_dpfl(
 ) -> Algorithm:
     """tau steps of DP-SGD divided by a fixed batch, x <- sum_i p_i x_i, then tau <- argmin of the bound."""
     sound = choose("variant", variant, VARIANTS)
-    chosen = Als(phi, estimates or ("released" if sound else "raw"), omega, lam, most_tau)
-    steps: Steps = Fixed(1) if most_tau == 1 else chosen
+    chosen = AlsSteps(phi, estimates or ("released" if sound else "raw"), omega, lam, most_tau)
+    steps: StepPolicy = FixedSteps(1) if most_tau == 1 else chosen
     raw = ("rho, beta and a gradient of every client in every round, without noise: they decide tau",)
     return Algorithm(
         name="als-dpfl",
-        local=Local(SGD(rate)),
+        local=LocalTraining(SGD(rate)),
         steps=steps,
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
         weights=weights_of(weights),

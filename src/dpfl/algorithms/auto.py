@@ -10,14 +10,14 @@ iterates is free, and gave nothing at this rate: it is left as an option.
 from __future__ import annotations
 
 from dpfl.algorithms.options import noise_of
-from dpfl.client.optimisers import SGD, PlannedSGD
-from dpfl.client.task import Local
+from dpfl.client.optimisers import SGD, UncalibratedSGD
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
-from dpfl.privacy.queries.mean import MeanSurvey
+from dpfl.privacy.queries.mean import MeanQuery
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import BySize
+from dpfl.server.weights import SizeWeights
 
 CLIP, WALK = 0.05, 15.0
 """The clip, which only goes with the rate, and how far the noise of a whole run may carry the model (docs/auto.md). Rows of a
@@ -37,13 +37,15 @@ def auto(
     """Once m <- noisy mean; tau steps of x_i <- x_i - eta (sum C g / |g| + N(0, sigma^2 C^2)) / (q n_i), x <- sum_i p_i x_i."""
     return Algorithm(
         name="auto",
-        local=Local(
-            SGD(rate) if rate is not None else PlannedSGD(WALK if walk is None else walk, by_rows=clip is None and walk is None)
+        local=LocalTraining(
+            SGD(rate)
+            if rate is not None
+            else UncalibratedSGD(WALK if walk is None else walk, by_rows=clip is None and walk is None)
         ),
-        steps=Fixed(tau),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), Flat(CLIP if clip is None else clip), noise_of(noise_multiplier)),
-        weights=BySize(),
+        weights=SizeWeights(),
         server=ServerUpdate(averaging=averaging),
-        centre=MeanSurvey(mean_noise) if mean_noise else None,
+        centre=MeanQuery(mean_noise) if mean_noise else None,
         claim=Claim("there is no paper"),
     )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import choose, cohort_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.mechanisms.clip import Model
+from dpfl.privacy.mechanisms.clip import ModelClip
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -27,11 +27,11 @@ def ce_fedavg(
     weights: str = "uniform",
 ) -> Algorithm:
     """x <- x + eta_g / P sum_i clip(x_i - x, c); `rate` is eta_l, `server_rate` eta_g."""
-    bound = choose("clipping", clipping, {"difference": Flat, "model": Model})
+    bound = choose("clipping", clipping, {"difference": Flat, "model": ModelClip})
     return Algorithm(
         name="ce-fedavg",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
         clients=Release(sampling=cohort_of(cohort), clip=bound(clip)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

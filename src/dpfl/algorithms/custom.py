@@ -8,22 +8,22 @@ proven.
 from __future__ import annotations
 
 from dpfl.algorithms.options import choose, haar_noise_of, noise_of, poisson_cohort_of, weights_of
-from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, Perturbed
+from dpfl.client.objectives import Contrastive, CrossEntropy, Objective, PerturbedScores
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import All, Flat, PerLayer, Poisson, PublicMedian, Quantile, Release
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.noise import Gaussian, Planned
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.mechanisms.noise import Gaussian, Uncalibrated
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
-from dpfl.server.steps.adaptive import Ali, Als
-from dpfl.server.steps.policy import Fixed, Steps
+from dpfl.server.steps.adaptive import AliSteps, AlsSteps
+from dpfl.server.steps.policy import FixedSteps, StepPolicy
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import Hellinger, Weights
+from dpfl.server.weights import HellingerWeights, Weights
 
 WHERE = ("steps", "uploads", "round", "none")
 
@@ -65,10 +65,10 @@ def custom(
     loss = _objective(objective, mu, temperature, share, perturbation)
     return Algorithm(
         name="custom",
-        local=Local(optimiser_of(optimiser, rate), batch_size, prox, loss),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox, loss),
         steps=_steps(steps, tau, gamma, phi),
         samples=Release(Poisson(sampling_rate), bound, noise) if where == "steps" else None,
-        uploads=Upload(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
+        uploads=UpdateRelease(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
         clients=Release(drawn, bound, noise) if where == "round" else Release(drawn),
         weights=_weights(weights, histogram_noise, trusted=where == "round"),
         server=ServerUpdate(server_rate, server_momentum),
@@ -77,8 +77,8 @@ def custom(
     )
 
 
-def _steps(name: str, tau: int, gamma: float, phi: float) -> Steps:
-    parts: dict[str, Steps] = {"fixed": Fixed(tau), "ali": Ali(gamma=gamma), "als": Als(phi)}
+def _steps(name: str, tau: int, gamma: float, phi: float) -> StepPolicy:
+    parts: dict[str, StepPolicy] = {"fixed": FixedSteps(tau), "ali": AliSteps(gamma=gamma), "als": AlsSteps(phi)}
     return choose("steps", name, parts)
 
 
@@ -86,7 +86,7 @@ def _objective(name: str, mu: float, temperature: float, share: float, perturbat
     parts: dict[str, Objective] = {
         "plain": CrossEntropy(),
         "contrastive": Contrastive(mu, temperature),
-        "perturbed": Perturbed(share, perturbation),
+        "perturbed": PerturbedScores(share, perturbation),
     }
     return choose("objective", name, parts)
 
@@ -105,11 +105,11 @@ def _clip(name: str, level: float, where: str, weights: str, quantile: float, co
     return chosen
 
 
-def _noise(clipping: str, multiplier: float | None, weights: str) -> Gaussian | HaarNoise | Planned:
+def _noise(clipping: str, multiplier: float | None, weights: str) -> Gaussian | HaarNoise | Uncalibrated:
     return haar_noise_of(multiplier, weights, False, ()) if clipping == "haar" else noise_of(multiplier)
 
 
 def _weights(name: str, histogram_noise: float, trusted: bool) -> Weights:
     if name in KINDS:
-        return Hellinger(name, Survey(None if trusted else histogram_noise, trusted))
+        return HellingerWeights(name, LabelQuery(None if trusted else histogram_noise, trusted))
     return weights_of(name)

@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedCohort, Flat, PerLayer, PoissonSize, PublicMedian, Quantile, Release
 from dpfl.privacy.mechanisms.clip import Clip, ShareOfMean
 from dpfl.privacy.mechanisms.sampling import Sampling
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 LEAK = "the clip, half the mean norm of an update in a run without privacy: no noise covers it"
@@ -56,8 +56,8 @@ def dp_fedavg(
     )
     return Algorithm(
         name="dp-fedavg",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
         clients=release,
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),

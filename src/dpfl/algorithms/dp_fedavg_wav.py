@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Flat, PublicMedian, Release
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarClip
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import BySize, Uniform
+from dpfl.server.weights import SizeWeights, UniformWeights
 
 CLAIM = Claim("section 4 of the paper: RDP at the noise multiplier z, as for plain DP-FedAvg", "rdp")
 
@@ -63,11 +63,11 @@ def dp_fedavg_wav(
     steps = Release(FixedSize(batch_size), updates) if printed else None
     return Algorithm(
         name="dp-fedavg-wav",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
         samples=steps,
         clients=Release(poisson_cohort_of(cohort), Flat(far * clip) if printed else updates, noise),
-        weights=BySize() if printed else Uniform(),
+        weights=SizeWeights() if printed else UniformWeights(),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,
         claim=CLAIM,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -37,9 +37,9 @@ def dp_ftrl(
     noise = BandedNoise(1.0 if noise_multiplier is None else noise_multiplier, bands)
     return Algorithm(
         name="dp-ftrl",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
-        clients=Release(Cyclic(cohort), Flat(clip), Planned(noise) if noise_multiplier is None else noise),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
+        clients=Release(Cyclic(cohort), Flat(clip), Uncalibrated(noise) if noise_multiplier is None else noise),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         claim=Claim("one Gaussian release for the whole run, as the papers have it", "pld"),

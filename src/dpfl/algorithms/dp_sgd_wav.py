@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, haar_noise_of, poisson_cohort_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
 from dpfl.privacy import Poisson, Release
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("section 4 of the paper: RDP at the noise multiplier sigma, as for plain DP-SGD", "rdp")
@@ -58,8 +58,8 @@ def dp_sgd_wav(
     noise = haar_noise_of(noise_multiplier, haar_weights, by_layer, energies, lemma)
     return Algorithm(
         name="dp-sgd-wav",
-        local=Local(optimiser_of(optimiser, rate)),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate)),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), bound, noise),
         clients=Release(poisson_cohort_of(cohort)),
         weights=weights_of(weights),

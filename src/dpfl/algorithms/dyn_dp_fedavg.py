@@ -8,11 +8,11 @@ from __future__ import annotations
 from dpfl.algorithms.dyn_dp_sgd import CLAIM
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, poisson_cohort_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Release
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.schedules import Decay
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.schedules import DecaySchedule
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -35,10 +35,10 @@ def dyn_dp_fedavg(
     choose("variant", variant, VARIANTS)
     return Algorithm(
         name="dyn-dp-fedavg",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
         clients=Release(poisson_cohort_of(cohort), Flat(clip), noise_of(noise_multiplier)),
-        schedule=Decay(clip_decay, mu_decay, phases),
+        schedule=DecaySchedule(clip_decay, mu_decay, phases),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.schedules import Decay
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.schedules import DecaySchedule
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 CLAIM = Claim("by the central limit theorem for Gaussian privacy, which is no bound", "gdp-clt")
@@ -39,10 +39,10 @@ def dyn_dp_sgd(
     choose("variant", variant, VARIANTS)
     return Algorithm(
         name="dyn-dp-sgd",
-        local=Local(optimiser_of(optimiser, rate)),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate)),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
-        schedule=Decay(clip_decay, mu_decay, phases),
+        schedule=DecaySchedule(clip_decay, mu_decay, phases),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),
         variant=variant,

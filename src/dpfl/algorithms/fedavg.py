@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Release
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -24,8 +24,8 @@ def fedavg(
     """x <- x + eta_g sum_i w_i (x_i - x), with x_i after tau steps of SGD from x (clipping paper, Algorithm 1)."""
     return Algorithm(
         name="fedavg",
-        local=Local(optimiser_of(optimiser, rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size),
+        steps=FixedSteps(tau),
         clients=Release(sampling=cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate, server_momentum),

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import layer_clip_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -31,8 +31,8 @@ def fedavg_dp(
     """tau steps of x_i <- x_i - eta (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i), then x <- sum_i (n_i / n) x_i."""
     return Algorithm(
         name="fedavg-dp",
-        local=Local(optimiser_of(optimiser, rate)),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate)),
+        steps=FixedSteps(tau),
         samples=Release(
             sampling=Poisson(sampling_rate),
             clip=layer_clip_of(clipping, clip),

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -33,8 +33,8 @@ def fedprox(
     noisy = private or noise_multiplier is not None
     return Algorithm(
         name="fedprox",
-        local=Local(optimiser_of(optimiser, rate), batch_size, prox),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)) if noisy else None,
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),

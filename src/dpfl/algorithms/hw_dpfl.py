@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, cohort_of, noise_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, FixedSize, Flat, Release
 from dpfl.privacy.accounting.published_claims import HellingerNoise
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.algorithm import Algorithm, Claim
 from dpfl.server.hellinger import KINDS
-from dpfl.server.steps.policy import Fixed
-from dpfl.server.weights import Hellinger
+from dpfl.server.steps.policy import FixedSteps
+from dpfl.server.weights import HellingerWeights
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
 USUAL = 600
@@ -54,10 +54,10 @@ def hw_dpfl(
     kind = choose("weights", weights or ("similarity" if sound else "distance"), dict(zip(KINDS, KINDS, strict=True)))
     return Algorithm(
         name="hw-dpfl",
-        local=Local(SGD(rate)),
-        steps=Fixed(steps),
+        local=LocalTraining(SGD(rate)),
+        steps=FixedSteps(steps),
         samples=Release(FixedSize(batch_size), Flat(clip)),
-        uploads=Upload(
+        uploads=UpdateRelease(
             All(),
             Flat(rate * clip * steps),
             noise,
@@ -65,7 +65,7 @@ def hw_dpfl(
             by_samples=None if given else paper,
         ),
         clients=Release(cohort_of(cohort)),
-        weights=Hellinger(kind, Survey(histogram_noise if sound else None)),
+        weights=HellingerWeights(kind, LabelQuery(histogram_noise if sound else None)),
         variant=variant,
         claim=Claim("Theorem 2 of the paper", formula=paper.claimed) if not sound else SOUND,
         leaks=() if sound else (HISTOGRAM,),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Flat, Release
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -32,9 +32,9 @@ def ldp_fl(
     """x <- x + eta_g mean_i (clip(x_i - x, C) + N(0, (2 z C)^2))."""
     return Algorithm(
         name="ldp-fl",
-        local=Local(optimiser_of(optimiser, rate), batch_size, prox),
-        steps=Fixed(tau),
-        uploads=Upload(All(), Flat(clip), noise_of(noise_multiplier), moves=2 * clip, protects="client"),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox),
+        steps=FixedSteps(tau),
+        uploads=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), moves=2 * clip, protects="client"),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

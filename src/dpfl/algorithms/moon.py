@@ -11,10 +11,10 @@ from __future__ import annotations
 from dpfl.algorithms.options import cohort_of, weights_of
 from dpfl.client.objectives import Contrastive
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Release
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -32,8 +32,8 @@ def moon(
     """tau steps on l - mu log(e^(s/T) / (e^(s/T) + e^(s'/T))), s = sim(z, z_glob), s' = sim(z, z_prev); then the mean."""
     return Algorithm(
         name="moon",
-        local=Local(optimiser_of(optimiser, rate), batch_size, objective=Contrastive(mu, temperature)),
-        steps=Fixed(tau),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, objective=Contrastive(mu, temperature)),
+        steps=FixedSteps(tau),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

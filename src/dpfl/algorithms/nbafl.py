@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import VARIANTS, choose, noise_of, weights_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Release
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
-from dpfl.privacy.mechanisms.clip import Model
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.clip import ModelClip
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 SOUND = Claim("nothing for this noise: the paper's theorem is for its own")
@@ -43,11 +43,11 @@ def nbafl(
     paper = TwoWayNoise(total_epsilon, delta, clip, samples, exposures, rounds, clients)
     return Algorithm(
         name="nbafl",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
-        uploads=Upload(
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
+        uploads=UpdateRelease(
             All(),
-            Model(clip),
+            ModelClip(clip),
             noise_of(noise_multiplier if sound else noise_multiplier or paper.uplink / (2 * clip)),
             moves=2 * clip,
             protects="client" if sound else "sample",

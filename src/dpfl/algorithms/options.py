@@ -10,9 +10,9 @@ from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, PoissonSize
 from dpfl.privacy.mechanisms.clip import Clip
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.mechanisms.sampling import Sampling
-from dpfl.server.weights import BySize, Uniform, Weights
+from dpfl.server.weights import SizeWeights, UniformWeights, Weights
 
 Part = TypeVar("Part")
 
@@ -37,7 +37,7 @@ def cohort_of(size: int | None) -> Sampling:
 
 
 def weights_of(name: str) -> Weights:
-    parts: dict[str, Weights] = {"uniform": Uniform(), "size": BySize()}
+    parts: dict[str, Weights] = {"uniform": UniformWeights(), "size": SizeWeights()}
     return choose("weights", name, parts)
 
 
@@ -50,17 +50,17 @@ def layer_clip_of(name: str, level: float) -> Clip:
 def haar_noise_of(
     multiplier: float | None, weights: str, by_layer: bool, energies: tuple[float, ...], lemma: bool = False,
     portion: float | None = None,
-) -> HaarNoise | Planned:  # fmt: skip
+) -> HaarNoise | Uncalibrated:  # fmt: skip
     """Noise on Haar coefficients, as given, or to be planned from the budget."""
     given = 1.0 if multiplier is None else multiplier
     noise = HaarNoise(given, weights, by_layer, energies, lemma=lemma, portion=portion)
-    return Planned(noise) if multiplier is None else noise
+    return Uncalibrated(noise) if multiplier is None else noise
 
 
 def poisson_cohort_of(size: int | None) -> Sampling:
     return All() if size is None else PoissonSize(size)
 
 
-def noise_of(multiplier: float | None) -> Gaussian | Planned:
+def noise_of(multiplier: float | None) -> Gaussian | Uncalibrated:
     """Noise as given, or to be planned from the budget."""
-    return Planned() if multiplier is None else Gaussian(multiplier)
+    return Uncalibrated() if multiplier is None else Gaussian(multiplier)

@@ -9,13 +9,13 @@ descriptions of the system, not from its paper; tau = 3 is that of the compariso
 from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of, weights_of
-from dpfl.client.objectives import Perturbed
+from dpfl.client.objectives import PerturbedScores
 from dpfl.client.optimisers import optimiser as optimiser_of
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import All, Flat, Release
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -36,9 +36,9 @@ def pe_dpfl(
     """x <- x + eta_g mean_i (clip(x_i - x, C) + N(0, (2 z C)^2)); `perturbation` is sigma_p, `share` is lambda."""
     return Algorithm(
         name="pe-dpfl",
-        local=Local(optimiser_of(optimiser, rate), batch_size, prox, Perturbed(share, perturbation)),
-        steps=Fixed(tau),
-        uploads=Upload(All(), Flat(clip), noise_of(noise_multiplier), moves=2 * clip, protects="client"),
+        local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox, PerturbedScores(share, perturbation)),
+        steps=FixedSteps(tau),
+        uploads=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), moves=2 * clip, protects="client"),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

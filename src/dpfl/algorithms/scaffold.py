@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dpfl.algorithms.options import cohort_of, noise_of
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Poisson, Release
 from dpfl.server.algorithm import Algorithm, Claim
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
 
 
@@ -22,8 +22,8 @@ def scaffold(
     """x_i <- x_i - eta (g - c_i + c), tau times; x <- x + eta_g mean(x_i - x)."""
     return Algorithm(
         name="scaffold",
-        local=Local(SGD(rate), batch_size),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate), batch_size),
+        steps=FixedSteps(tau),
         clients=Release(cohort_of(cohort)),
         server=ServerUpdate(server_rate),
         controls=True,
@@ -42,8 +42,8 @@ def dp_scaffold(
     """The same with the noisy gradient (sum clip(g, C) + N(0, sigma^2 C^2)) / (q n_i) in place of g."""
     return Algorithm(
         name="dp-scaffold",
-        local=Local(SGD(rate)),
-        steps=Fixed(tau),
+        local=LocalTraining(SGD(rate)),
+        steps=FixedSteps(tau),
         samples=Release(Poisson(sampling_rate), Flat(clip), noise_of(noise_multiplier)),
         clients=Release(cohort_of(cohort)),
         server=ServerUpdate(server_rate),

@@ -8,13 +8,13 @@ from dataclasses import replace
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
 from dpfl.audit.attacks.inversion import Draw
-from dpfl.audit.games import BOUNDING, GAMES, Setting, unplayed
+from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed
 from dpfl.audit.one_release import population_for
-from dpfl.audit.report import Finding, Report
-from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
 from dpfl.privacy import Keyed
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 
 USUAL_NOISE, USUAL_RATE = 1.0, 1.0
 """For a system whose noise and learning rate would be planned from a budget."""
@@ -36,7 +36,7 @@ def audit(
     games: Sequence[str] | None = None,
     draw: Draw | None = None,
     tell: Callable[[str], None] = lambda game: None,
-) -> Report:
+) -> AuditReport:
     """Tries to refute what a system claims and what is proven of it; all bounds hold together with the confidence.
 
     Any `Algorithm` can be audited, and every game can be played by itself on releases and mechanisms of one's own.
@@ -52,22 +52,24 @@ def audit(
     chosen = {game: choose("game", game, GAMES) for game in (GAMES if games is None else games)}
     made = ready(algorithm, rounds)
     if made.release is None:
-        return Report(made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise")
+        return AuditReport(
+            made.name, made.variant, made.unit, delta, confidence, None, (), "nothing is claimed: there is no noise"
+        )
     shared = len([game for game in chosen if game in BOUNDING]) or 1
     each = 1 - (1 - confidence) / shared
-    setting = Setting(made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed))
+    setting = AuditSettings(made, delta, each, trials, runs, rounds, canaries, seed, draw, Keyed(seed))
     findings = []
     for game, play in chosen.items():
         tell(game)
         findings.append(_played(game, play, setting))
     multiplier = made.release.noise.multiplier if made.release.noise else None
     others = tuple(game for game in GAMES if game not in chosen)
-    return Report(
+    return AuditReport(
         made.name, made.variant, made.unit, delta, confidence, multiplier, tuple(findings), noise=made.noise, left_out=others
     )
 
 
-def _played(game: str, play: Callable[[Setting], Finding | str], setting: Setting) -> Finding:
+def _played(game: str, play: Callable[[AuditSettings], AuditFinding | str], setting: AuditSettings) -> AuditFinding:
     try:
         found = play(setting)
     except DpflError as error:
@@ -80,11 +82,11 @@ def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
     release = algorithm.release
     if release is None:
         return algorithm
-    made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Planned) else algorithm
-    if isinstance(made.local.optimiser, PlannedSGD):
+    made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Uncalibrated) else algorithm
+    if isinstance(made.local.optimiser, UncalibratedSGD):
         made = replace(made, local=replace(made.local, optimiser=SGD(USUAL_RATE)))
     return made.over(rounds, population_for(release))
 
 
-def with_finding(report: Report, finding: Finding) -> Report:
+def with_finding(report: AuditReport, finding: AuditFinding) -> AuditReport:
     return replace(report, findings=(*report.findings, finding))

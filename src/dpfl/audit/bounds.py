@@ -17,7 +17,7 @@ LARGEST, MOST_EXACT = 60.0, 600.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredEpsilon:
     """What a game found: at least `epsilon`, with this confidence; where there is none, an estimate and no bound."""
 
     epsilon: float
@@ -28,7 +28,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Guesses:
+class GuessCounts:
     """Guesses at a threshold that was fixed beforehand: wrong ones among so many trials without, and with, the canary."""
 
     false_positives: int

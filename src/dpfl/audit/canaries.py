@@ -11,12 +11,12 @@ from torch import Tensor
 from dpfl.algorithms import Algorithm
 from dpfl.audit.one_release import population_for
 from dpfl.audit.sums import beside, room
-from dpfl.audit.test_bed import Ground, linear
-from dpfl.client.runner import Node
-from dpfl.client.task import Task
+from dpfl.audit.test_bed import TestBed, linear
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientTask
 from dpfl.engines import one_thread
 from dpfl.privacy import All, FixedSize, Keyed, Poisson, Randomness, Release
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 
 DECLARED = 16_000
 """A declared size so large that steps hardly move the model, and a canary's gradient stays what it was; a node sums no larger
@@ -30,21 +30,21 @@ WITH, WITHOUT = 0, 1
 
 
 @dataclass(frozen=True)
-class Clients:
+class CanarySite:
     """A site where client 0 has the canary and client 1 has not; the server sends the same model every time."""
 
     algorithm: Algorithm
-    ground: Ground
+    ground: TestBed
     vector: Tensor
 
     @classmethod
-    def on(cls, ground: Ground, algorithm: Algorithm) -> Clients:
+    def on(cls, ground: TestBed, algorithm: Algorithm) -> CanarySite:
         flat = ground.flat()
         return cls(algorithm.fitted(flat.layout), ground.protecting(algorithm), flat.read())
 
     @property
     def steps(self) -> int:
-        return self.algorithm.steps.tau if isinstance(self.algorithm.steps, Fixed) else 1
+        return self.algorithm.steps.tau if isinstance(self.algorithm.steps, FixedSteps) else 1
 
     @property
     def rate(self) -> float:
@@ -54,15 +54,15 @@ class Clients:
             return 1.0
         return release.sampling.expected(len(self.ground.clients[WITH])) / len(self.ground.clients[WITH])
 
-    def task(self, round: int, client: int) -> Task:
+    def task(self, round: int, client: int) -> ClientTask:
         made = self.algorithm
-        task = Task(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
+        task = ClientTask(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
         if made.sums is None or made.samples is None:
             return task
         return replace(task, summed=room(made.samples.clip.level * self.ground.declared[client], made.sums))
 
-    def node(self, randomness: Randomness) -> Node:
-        return Node(self.ground.site(randomness))
+    def node(self, randomness: Randomness) -> ClientRunner:
+        return ClientRunner(self.ground.site(randomness))
 
     def signal(self) -> np.ndarray:
         """How far the canary moves the update where every step draws it: the same node, the noise left out."""
@@ -73,7 +73,7 @@ class Clients:
             node.close()
         return updates[WITH] - updates[WITHOUT]
 
-    def update(self, node: Node, task: Task) -> np.ndarray:
+    def update(self, node: ClientRunner, task: ClientTask) -> np.ndarray:
         reply = node.work(task, self.vector)
         if task.summing and task.summing.sums and task.summed and reply.numbers is not None:
             rng = node.site.randomness.generator("the shares of others", task.round, task.client)
@@ -83,20 +83,20 @@ class Clients:
         assert reply.update is not None
         return reply.update.numpy().copy()  # its memory may be used again
 
-    def _as_update(self, task: Task, release: Release, total: np.ndarray) -> np.ndarray:
+    def _as_update(self, task: ClientTask, release: Release, total: np.ndarray) -> np.ndarray:
         """What a step of one client would be, if the sum were its own."""
         moved, size = release.inward(torch.from_numpy(total)).numpy(), self.ground.declared[task.client]
         update = np.zeros(len(self.vector))
         update[: len(moved)] = -task.local.optimiser.rate * moved / release.sampling.expected(size)
         return update
 
-    def played(self, node: Node, client: int, first: int, rounds: int) -> np.ndarray:
+    def played(self, node: ClientRunner, client: int, first: int, rounds: int) -> np.ndarray:
         """What the server sees of a client in these rounds: (rounds, parameters)."""
         with one_thread():
             return np.stack([self.update(node, self.task(first + number, client)) for number in range(rounds)])
 
 
-def silent(task: Task) -> Task:
+def silent(task: ClientTask) -> ClientTask:
     """The same work without noise; where noise was in the steps, all samples are drawn in each."""
     samples, upload = task.samples, task.upload
     if samples and samples.private and samples.sums:
@@ -106,7 +106,7 @@ def silent(task: Task) -> Task:
     return replace(task, samples=samples, upload=replace(upload, noise=None) if upload else None)
 
 
-def one_canary(algorithm: Algorithm) -> Clients:
+def one_canary(algorithm: Algorithm) -> CanarySite:
     """A sample with a large constant image, or in its place (where neighbours replace one) the same with another label; or a
     person with such rows.
 
@@ -124,14 +124,14 @@ def one_canary(algorithm: Algorithm) -> Clients:
         rows = [torch.tensor([0, 1]), torch.tensor([2, 3])]
     elif algorithm.scale == "step" and not _replaces(algorithm):
         rows[WITHOUT] = rest
-    return Clients.on(Ground(linear(INPUTS), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+    return CanarySite.on(TestBed(linear(INPUTS), x, y, 2, rows, (DECLARED,) * 2), algorithm)
 
 
-def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> Clients:
+def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> CanarySite:
     """A pixel for every canary; client 0 has those that are `inside`, and client 1 all of them."""
     x, y = 20.0 * _level(algorithm) * torch.eye(count), torch.zeros(count, dtype=torch.int64)
     rows = (torch.from_numpy(np.flatnonzero(inside)), torch.arange(count))
-    return Clients.on(Ground(linear(count), x, y, 2, rows, (DECLARED,) * 2), algorithm)
+    return CanarySite.on(TestBed(linear(count), x, y, 2, rows, (DECLARED,) * 2), algorithm)
 
 
 def _level(algorithm: Algorithm) -> float:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from dpfl.audit.bounds import Measured, epsilon_of
+from dpfl.audit.bounds import MeasuredEpsilon, epsilon_of
 from dpfl.audit.sums import clients_for, seen
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.privacy import Randomness, Release
 from dpfl.privacy.mechanisms.clip import clip_vector
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.server.aggregate import noisy_sum, weighted_sum
 
 DIMENSION = 4096
 CANARIES = 100
 
 
-def canary_clients(release: Release, rounds: int, delta: float, randomness: Randomness, population: int = CANARIES) -> Measured:
+def canary_clients(
+    release: Release, rounds: int, delta: float, randomness: Randomness, population: int = CANARIES
+) -> MeasuredEpsilon:
     """All clients are canaries, drawn as the release draws; the server adds its noise, round after round."""
     rng = randomness.generator("canary clients")
     fitted = release.fitted((DIMENSION,))
@@ -30,7 +32,7 @@ def canary_clients(release: Release, rounds: int, delta: float, randomness: Rand
     updates = [clip_vector(1e3 * fitted.clip.level * row, fitted.clip, ("weight",), (0, DIMENSION))[0] for row in rows]
     total = torch.zeros(DIMENSION)
     for number in range(rounds):
-        replies = [Reply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
+        replies = [ClientReply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
         noise = randomness.generator("canary clients noise", number)
         exact = weighted_sum(replies, torch.ones(population), DIMENSION)
         if fitted.sums:
@@ -41,10 +43,12 @@ def canary_clients(release: Release, rounds: int, delta: float, randomness: Rand
     cosines = torch.nn.functional.cosine_similarity(rows, total[None]).numpy().astype(np.float64)
     mu = max(0.0, float(cosines.mean()) * DIMENSION**0.5)
     how = f"estimate: cosines of {population} canary clients over {rounds} rounds"
-    return Measured(epsilon_of(mu, delta), None, population, how, mu)
+    return MeasuredEpsilon(epsilon_of(mu, delta), None, population, how, mu)
 
 
-def _in_a_sum(release: Release, shared: Shared, total: torch.Tensor, population: int, rng: np.random.Generator) -> torch.Tensor:
+def _in_a_sum(
+    release: Release, shared: NoiseShares, total: torch.Tensor, population: int, rng: np.random.Generator
+) -> torch.Tensor:
     """With the shares of the fewest who are left and do not collude."""
     sent = release.outward(total).numpy()
     whole = release.whole_sum(release.clip.level * population, clients_for(shared))

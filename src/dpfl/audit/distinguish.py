@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpfl.audit.bounds import Guesses, Measured, epsilon_of
+from dpfl.audit.bounds import GuessCounts, MeasuredEpsilon, epsilon_of
 from dpfl.privacy import Randomness
 
 Mechanism = Callable[[bool, int, np.random.Generator], np.ndarray]
@@ -50,7 +50,7 @@ def whitened(outs: np.ndarray, moved: np.ndarray) -> tuple[np.ndarray, float]:
 def distinguish(
     mechanism: Mechanism, delta: float, trials: int, confidence: float, randomness: Randomness,
     score: Score | None = None, name: str = "release",
-) -> Measured:  # fmt: skip
+) -> MeasuredEpsilon:  # fmt: skip
     """A lower bound on epsilon that holds for any mechanism: nothing is assumed of its noise."""
     pilot, fresh = randomness.generator(f"{name} pilot"), randomness.generator(f"{name} game")
     few = min(max(200, int(PILOT * trials)), trials)
@@ -58,24 +58,24 @@ def distinguish(
     found = score or detector(outs, ins.mean(0) - outs.mean(0))
     threshold = best_threshold(found(outs), found(ins), delta, confidence)
     guesses = guess(found(mechanism(False, trials, fresh)), found(mechanism(True, trials, fresh)), threshold)
-    return Measured(guesses.epsilon(delta, confidence), confidence, 2 * trials, "Clopper-Pearson")
+    return MeasuredEpsilon(guesses.epsilon(delta, confidence), confidence, 2 * trials, "Clopper-Pearson")
 
 
 def distinguish_gaussian(
     mechanism: Mechanism, score: Score, delta: float, trials: int, confidence: float, randomness: Randomness,
     epsilon: Callable[[float], float] | None = None, name: str = "release",
-) -> Measured:  # fmt: skip
+) -> MeasuredEpsilon:  # fmt: skip
     """For noise that is Gaussian: mu from the errors at the middle, and what `epsilon` makes of it."""
     fresh = randomness.generator(f"{name} gaussian game")
     guesses = guess(score(mechanism(False, trials, fresh)), score(mechanism(True, trials, fresh)), 0.0)
     mu = guesses.mu(confidence)
     found = (epsilon or (lambda mu: epsilon_of(mu, delta)))(mu)
-    return Measured(found, confidence, 2 * trials, "Gaussian trade-off", mu)
+    return MeasuredEpsilon(found, confidence, 2 * trials, "Gaussian trade-off", mu)
 
 
-def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> Guesses:
+def guess(outs: np.ndarray, ins: np.ndarray, threshold: float) -> GuessCounts:
     """In where the score is above the threshold."""
-    return Guesses(int((outs > threshold).sum()), len(outs), int((ins <= threshold).sum()), len(ins))
+    return GuessCounts(int((outs > threshold).sum()), len(outs), int((ins <= threshold).sum()), len(ins))
 
 
 def best_threshold(outs: np.ndarray, ins: np.ndarray, delta: float, confidence: float, candidates: int = 200) -> float:

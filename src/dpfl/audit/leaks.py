@@ -18,10 +18,10 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.sums import clients_for
-from dpfl.audit.test_bed import Ground, Round, linear, play
-from dpfl.client.task import Reply
+from dpfl.audit.test_bed import ObservedRound, TestBed, linear, play
+from dpfl.client.task import ClientReply
 from dpfl.privacy import All, Keyed, Release
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
 
 COUPLED = ("sample noise", "upload noise", "client noise", "server noise", "share of the noise")
@@ -98,14 +98,14 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
     """Everyone is drawn, every time or in its turn, so that neighbours always differ; uploads move by all of their clip."""
 
     def drawn(release: Release) -> Release:
-        if isinstance(release, Upload):
+        if isinstance(release, UpdateRelease):
             return replace(release, moves=max(release.moves, release.apart))
         return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
 
     return with_releases(algorithm, drawn)
 
 
-def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
+def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
     """Three clients, or as many as a secure sum needs; the first with one sample more or less, or, where whole clients are
     protected, with blank ones or others.
 
@@ -124,7 +124,7 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[Ground, Ground]:
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
     others = [rows[2 + number % 2] for number in range(clients_for(algorithm.sums, 3) - 1)]
     declared = (SAMPLES,) * (1 + len(others))
-    grounds = [Ground(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
+    grounds = [TestBed(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
     return grounds[0], grounds[1]
 
 
@@ -155,7 +155,7 @@ def _first(found: list[Leak]) -> list[Leak]:
     return [leak for leak in causes if leak.round == start or leak.what == "tau"]
 
 
-def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], Any]:
+def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int, str], Any]:
     """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum hides) and its own state;
     others, where it is trusted, see models and settings."""
     seen: dict[tuple[int, str], Any] = {}
@@ -172,7 +172,7 @@ def _views(algorithm: Algorithm, rounds: list[Round]) -> dict[tuple[int, str], A
     return seen
 
 
-def _reply(reply: Reply) -> Iterator[tuple[str, Any]]:
+def _reply(reply: ClientReply) -> Iterator[tuple[str, Any]]:
     for part in fields(reply):
         if part.name == "numbers":
             continue

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import Coupling, neighbours, with_everyone, with_releases
-from dpfl.audit.randomness_checks import Checked
-from dpfl.audit.test_bed import Ground, Round, play
-from dpfl.client.task import Task
+from dpfl.audit.randomness_checks import RandomnessCheck
+from dpfl.audit.test_bed import ObservedRound, TestBed, play
+from dpfl.client.task import ClientTask
 from dpfl.models import scattering_linear
 from dpfl.privacy import Keyed, Ledger, Randomness, SystemEntropy
 from dpfl.privacy.accounting.events import Event, describe, gaussian
@@ -23,7 +23,7 @@ from dpfl.privacy.accounting.events import Event, describe, gaussian
 ROUNDS = 3
 
 
-def books(algorithm: Algorithm, seed: int = 0) -> Checked:
+def books(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """A few real rounds with ledgers: what was released against what was debited, whether two releases share noise, and
     whether what is made again after a crash is the same, or paid again."""
     algorithm = with_everyone(algorithm)
@@ -47,10 +47,10 @@ def books(algorithm: Algorithm, seed: int = 0) -> Checked:
     reused = [f"{shared} pairs of {len(noises)} releases share their noise: their difference shows the data"] if shared else []
     count = sum(sum(events.values()) for events in expected.values())
     seen = f"{count} releases, each with a debit and noise of its own; made again after a crash, the same or paid again"
-    return Checked(seen, (*unpaid, *reused, *anew), count)
+    return RandomnessCheck(seen, (*unpaid, *reused, *anew), count)
 
 
-def _again(algorithm: Algorithm, ground: Ground, randomness: Randomness, folder: Path) -> list[str]:
+def _again(algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder: Path) -> list[str]:
     """A first round, and once more from the same model and ledgers, as after a crash: other noise makes another release."""
     first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, ground, first)
@@ -67,7 +67,7 @@ def _again(algorithm: Algorithm, ground: Ground, randomness: Randomness, folder:
     ]
 
 
-def _shown(algorithm: Algorithm, rounds: list[Round]) -> list[np.ndarray]:
+def _shown(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
     """All that was released in these rounds: updates and answers, or the models that the sums made."""
     if algorithm.scale == "round" and not algorithm.sums:
         return [played.state.vector.numpy() for played in rounds]
@@ -82,7 +82,7 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
     return len(first) == len(second) and all(map(np.array_equal, first, second))
 
 
-def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[str, dict[Event, int]]:
+def _released(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
     if algorithm.scale == "round" and not algorithm.sums:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
@@ -99,7 +99,7 @@ def _released(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict
     return found
 
 
-def _of_task(task: Task, size: int) -> tuple[Event, int]:
+def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
     """What a reply to this task costs, and how often."""
     if task.survey:
         return task.survey.event, 1
@@ -111,7 +111,7 @@ def _of_task(task: Task, size: int) -> tuple[Event, int]:
     return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
 
 
-def _of_rounds(algorithm: Algorithm, rounds: list[Round], clients: int) -> dict[Event, int]:
+def _of_rounds(algorithm: Algorithm, rounds: list[ObservedRound], clients: int) -> dict[Event, int]:
     found: dict[Event, int] = {}
     for played in rounds:
         event = played.asked.tasks[0].clients.event(clients)
@@ -134,7 +134,7 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
     ]
 
 
-def _noises(algorithm: Algorithm, ground: Ground, rounds: list[Round]) -> dict[tuple[int, int], Tensor]:
+def _noises(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[tuple[int, int], Tensor]:
     """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
     if algorithm.sums:
         return {

@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.audit.randomness_checks import TOO_FAR, Checked, squares_score
+from dpfl.audit.randomness_checks import TOO_FAR, RandomnessCheck, squares_score
 from dpfl.audit.sums import clients_for
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.secagg import At, Group, Member, Opened, Refusal, Sum
-from dpfl.secagg.messages import Masked
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.secagg import MaskedSum, MemberRefusal, SumGroup, SumId, SumMember, UnmaskingShares
+from dpfl.secagg.messages import MaskedInput
 from dpfl.secagg.shares import combine
 
 SIZE = 4096
@@ -23,32 +23,32 @@ BY_CHANCE = 3
 """Numbers of 32 bits that may be what they were, of some hundred thousand: one such is once in 10^4 audits, four never."""
 
 
-class Meeting:
+class MaskedExchange:
     """Members that have met, in one process."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: NoiseShares) -> None:
         keys = {f"member-{number:03d}": Ed25519PrivateKey.generate() for number in range(clients_for(shared, 3))}
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-        self.group = Group("audit", identities, shared.survivors, shared.colluders)
-        self.members = {name: Member(self.group, name, key) for name, key in keys.items()}
+        self.group = SumGroup("audit", identities, shared.survivors, shared.colluders)
+        self.members = {name: SumMember(self.group, name, key) for name, key in keys.items()}
         for member in self.members.values():
             member.meet([other.card for other in self.members.values()])
 
-    def begun(self, round: int, absent: int, numbers: np.ndarray) -> tuple[Sum, list[Masked]]:
+    def begun(self, round: int, absent: int, numbers: np.ndarray) -> tuple[MaskedSum, list[MaskedInput]]:
         """Exchange 1, without the last so many members."""
-        at = At(next(iter(self.members.values())).session, round)
-        sum = Sum(self.group, at, len(numbers))
+        at = SumId(next(iter(self.members.values())).session, round)
+        sum = MaskedSum(self.group, at, len(numbers))
         sent = [member.mask(at, numbers) for member in list(self.members.values())[: len(self.members) - absent]]
         for masked in sent:
             sum.take(masked)
         return sum, sent
 
-    def ended(self, sum: Sum) -> tuple[np.ndarray, list[Opened]]:
+    def ended(self, sum: MaskedSum) -> tuple[np.ndarray, list[UnmaskingShares]]:
         """The sum, and what members opened for it."""
-        opened: list[Opened] = []
+        opened: list[UnmaskingShares] = []
         for name, shown in sum.shown().items():
             answer = self.members[name].agree(shown)
-            if isinstance(answer, Opened):
+            if isinstance(answer, UnmaskingShares):
                 opened.append(answer)
             else:
                 sum.vote(answer)
@@ -58,15 +58,15 @@ class Meeting:
             sum.open(answer)
         return sum.total(), opened
 
-    def own_seeds(self, opened: list[Opened], fewer: int = 0) -> list[bytes | None]:
+    def own_seeds(self, opened: list[UnmaskingShares], fewer: int = 0) -> list[bytes | None]:
         """The seed of each survivor's own mask, from as many shares as the threshold asks for, or so many fewer."""
         number, count = self.group.number, self.group.threshold - fewer
         held = [{number[one.sender]: one.shares[owner.sender, owner.sender] for one in opened} for owner in opened]
         return [combine(dict(list(shares.items())[:count])) for shares in held]
 
 
-def masks(shared: Shared) -> Checked:
-    meeting = Meeting(shared)
+def masks(shared: NoiseShares) -> RandomnessCheck:
+    meeting = MaskedExchange(shared)
     missing = min(1, len(meeting.members) - shared.survivors)
     played = [meeting.begun(round, missing, np.zeros(SIZE, np.uint32)) for round in (0,)]
     ends = [meeting.ended(played[0][0])]
@@ -75,10 +75,10 @@ def masks(shared: Shared) -> Checked:
     faults = [*_sent(*(sent for _, sent in played)), *_opened(ends), *_own(meeting, ends), *_exact(meeting, missing)]
     faults += _below(shared)
     seen = f"2 rounds of {len(played[0][1])} members, {SIZE} numbers each: masked at every place, by masks of no other round; "
-    return Checked(f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}", tuple(faults))
+    return RandomnessCheck(f"{seen}the sum of those who are left, and none of fewer than {shared.survivors}", tuple(faults))
 
 
-def _sent(first: list[Masked], second: list[Masked]) -> Iterator[str]:
+def _sent(first: list[MaskedInput], second: list[MaskedInput]) -> Iterator[str]:
     """Masked zeros, and the difference of two rounds: uniform, so that next to none is 0 at any place."""
     for what, numbers in (
         ("numbers are sent as they are", np.stack([masked.numbers for masked in (*first, *second)])),
@@ -93,7 +93,7 @@ def _sent(first: list[Masked], second: list[Masked]) -> Iterator[str]:
             yield f"masked numbers are not uniform ({score:+.0f} deviations)"
 
 
-def _opened(ends: list[tuple[np.ndarray, list[Opened]]]) -> Iterator[str]:
+def _opened(ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
     if any(total.any() for total, _ in ends):
         yield "the sum of those who are left is not theirs alone: masks of the missing are in it"
     first, second = ({seed for answer in opened for seed in answer.seeds.values()} for _, opened in ends)
@@ -101,7 +101,7 @@ def _opened(ends: list[tuple[np.ndarray, list[Opened]]]) -> Iterator[str]:
         yield "a seed that one round opened is a seed of the next"
 
 
-def _own(meeting: Meeting, ends: list[tuple[np.ndarray, list[Opened]]]) -> Iterator[str]:
+def _own(meeting: MaskedExchange, ends: list[tuple[np.ndarray, list[UnmaskingShares]]]) -> Iterator[str]:
     """Seeds of own masks: a new one for each member and round, which one share fewer than the threshold does not give."""
     seeds = [seed for _, opened in ends for seed in meeting.own_seeds(opened)]
     if len(set(seeds)) < len(seeds):
@@ -110,22 +110,22 @@ def _own(meeting: Meeting, ends: list[tuple[np.ndarray, list[Opened]]]) -> Itera
         yield f"fewer shares than the threshold of {meeting.group.threshold} open a mask"
 
 
-def _exact(meeting: Meeting, missing: int) -> Iterator[str]:
+def _exact(meeting: MaskedExchange, missing: int) -> Iterator[str]:
     numbers = np.arange(SIZE, dtype=np.uint32) * np.uint32(2**20 + 7)
     sum, sent = meeting.begun(2, missing, numbers)
     if (meeting.ended(sum)[0] != numbers * np.uint32(len(sent))).any():
         yield f"the sum of {len(sent)} members is another than the sum of their numbers"
 
 
-def _below(shared: Shared) -> Iterator[str]:
+def _below(shared: NoiseShares) -> Iterator[str]:
     """A server that shows each member fewer survivors than are needed."""
-    meeting = Meeting(shared)
+    meeting = MaskedExchange(shared)
     sum, _ = meeting.begun(0, 0, np.zeros(4, np.uint32))
     for name, shown in sum.shown().items():
         few = (name, *(other for other in shown.survivors if other != name))[: shared.survivors - 1]
         try:
             meeting.members[name].agree(replace(shown, survivors=few))
-        except Refusal:
+        except MemberRefusal:
             continue
         yield f"a member stands for {len(few)} survivors, of {shared.survivors} that are needed"
         return

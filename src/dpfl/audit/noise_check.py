@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.canaries import Clients
+from dpfl.audit.canaries import CanarySite
 from dpfl.audit.leaks import with_everyone
-from dpfl.audit.randomness_checks import TOO_FAR, Checked, largest_correlation, squares_score
+from dpfl.audit.randomness_checks import TOO_FAR, RandomnessCheck, largest_correlation, squares_score
 from dpfl.audit.sums import clients_for, left
-from dpfl.audit.test_bed import Ground, linear, play
+from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.privacy import Flat, Keyed, Quantile, Randomness, Release, SystemEntropy
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
 from dpfl.server.round_sum import RoundSum
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import Uniform
+from dpfl.server.weights import UniformWeights
 
 INPUTS = 1 << 15
 """Of two outputs: a model of two of the blocks in which noise is made, and of a power of two, as wavelets want it."""
@@ -38,7 +38,7 @@ ROUNDS, STEPS, CLIENTS = 2, 3, 30
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseSample:
     """Of one release, in units of its deviation: independent standard normal numbers, if all is well."""
 
     where: str
@@ -46,18 +46,20 @@ class Noise:
     steps: int = 1
 
 
-def noises(algorithm: Algorithm, seed: int = 0) -> Checked:
+def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """From one seed for some rounds; from another, and from the system, for one."""
     made = plain(algorithm)
-    found: list[Noise] = []
+    found: list[NoiseSample] = []
     of = _of_clients if made.scale != "round" else _of_sums if made.sums else _of_rounds
     sources = (("seed", Keyed(seed), ROUNDS), ("next seed", Keyed(seed + 1), 1), ("system", SystemEntropy(), 1))
     for name, randomness, rounds in sources:
-        found += [Noise(f"{name}, {where}", numbers, made.steps.total(1)) for where, numbers in of(made, randomness, rounds)]
+        found += [
+            NoiseSample(f"{name}, {where}", numbers, made.steps.total(1)) for where, numbers in of(made, randomness, rounds)
+        ]
     faults = [text for noise in found for text in _amount(noise)][:3]
     faults += [text for one, other in combinations_with_replacement(found, 2) for text in _repeats(one, other)][:3]
     seen = f"{len(found)} releases of {len(found[0].numbers)} numbers on blank data: as much noise as stated, none of it twice"
-    return Checked(seen, tuple(faults))
+    return RandomnessCheck(seen, tuple(faults))
 
 
 def _with_given_clip(release: Release) -> Release:
@@ -71,11 +73,11 @@ def plain(algorithm: Algorithm) -> Algorithm:
     survey = algorithm.weights.survey
     return replace(
         made,
-        local=Local(SGD(1.0)),
-        steps=Fixed(STEPS if made.scale == "step" and not made.sums else 1),
+        local=LocalTraining(SGD(1.0)),
+        steps=FixedSteps(STEPS if made.scale == "step" and not made.sums else 1),
         samples=replace(made.samples, realised=False) if made.samples else None,
         clients=_with_given_clip(made.clients),
-        weights=Uniform() if survey and not survey.trusted else algorithm.weights,
+        weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
         server=ServerUpdate(),
         controls=False,
         centre=None,
@@ -85,18 +87,18 @@ def plain(algorithm: Algorithm) -> Algorithm:
     )
 
 
-def _blank(clients: int, public: int = 0) -> Ground:
+def _blank(clients: int, public: int = 0) -> TestBed:
     """One image, all zero, of which every client has two."""
     rows = torch.zeros(2, dtype=torch.int64)
     x, y = torch.zeros(1, INPUTS), torch.zeros(1, dtype=torch.int64)
-    return Ground(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
+    return TestBed(linear(INPUTS), x, y, 2, (rows,) * clients, (2,) * clients, (rows,) * public)
 
 
 def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
     """Two clients, some rounds, always from the same model."""
     if algorithm.schedule and algorithm.samples:
         algorithm = replace(algorithm, samples=algorithm.schedule.now(algorithm.samples, 0, {}))
-    clients = Clients.on(_blank(2), algorithm)
+    clients = CanarySite.on(_blank(2), algorithm)
     made, node = clients.algorithm, clients.node(randomness)
     try:
         for round in range(rounds):
@@ -162,7 +164,7 @@ def _standard(noise: Tensor, release: Release, past: list[Tensor] | None = None)
     return (noise / deviation).numpy().astype(np.float64)
 
 
-def _amount(noise: Noise) -> Iterator[str]:
+def _amount(noise: NoiseSample) -> Iterator[str]:
     """Too little of it anywhere; or too much, as of a sum of steps that have the same."""
     size = len(noise.numbers)
     deviation = math.sqrt(float(np.square(noise.numbers).mean()))
@@ -173,7 +175,7 @@ def _amount(noise: Noise) -> Iterator[str]:
         yield f"the noise of {noise.where} has {deviation:.1%} of the deviation that is stated: its steps share it"
 
 
-def _repeats(one: Noise, other: Noise) -> Iterator[str]:
+def _repeats(one: NoiseSample, other: NoiseSample) -> Iterator[str]:
     score = largest_correlation(one.numbers, other.numbers)
     if score > TOO_FAR:
         where = f"within {one.where}" if one is other else f"in {one.where} and {other.where}"

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.audit.bounds import Measured, SampledGaussian
+from dpfl.audit.bounds import MeasuredEpsilon, SampledGaussian
 from dpfl.audit.distinguish import PILOT, Detector, Mechanism, detector, distinguish, distinguish_gaussian, whitened
 from dpfl.audit.sums import clients_for, seen
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.errors import DpflError
 from dpfl.privacy import FixedSize, Gaussian, Poisson, PoissonSize, Quantile, Randomness, Release
 from dpfl.privacy.mechanisms.clip import clip_vector
 from dpfl.privacy.mechanisms.haar_release import HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Upload
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.mechanisms.sampling import Cyclic
 from dpfl.server.aggregate import correlated_sum, noisy_inside_fraction
 from dpfl.server.round_sum import RoundSum
@@ -36,7 +36,7 @@ FAR = 1e3
 
 
 @dataclass(frozen=True)
-class Game:
+class ReleaseGame:
     """A release of one unit beside others that the adversary knows: what the unit's vector becomes, with and without it."""
 
     release: Release
@@ -49,12 +49,12 @@ class Game:
     @property
     def replaced(self) -> bool:
         """Whether neighbours have another unit in the canary's place; else they do without one."""
-        return isinstance(self.release, Upload) or isinstance(self.release.sampling, FixedSize)
+        return isinstance(self.release, UpdateRelease) or isinstance(self.release.sampling, FixedSize)
 
     def canary(self, direction: Tensor) -> tuple[Tensor, bool]:
         """The canary's vector after the clip, by the code that clips, and whether it was inside."""
         unit = direction / direction.norm()
-        if isinstance(self.release, Upload) and self.release.protects == "sample":
+        if isinstance(self.release, UpdateRelease) and self.release.protects == "sample":
             return unit * self.release.moves / 2, True  # a sample moves the update by so much, whatever the clip of the update
         return clip_vector(FAR * self.release.clip.level * unit, self.release.clip, NAMES, (0, *ENDS))
 
@@ -87,7 +87,7 @@ def population_for(release: Release) -> int:
 
 
 def _released(
-    game: Game, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
+    game: ReleaseGame, vector: Tensor, inside: bool, drawn: bool, within: bool, trials: int, rng: np.random.Generator
 ) -> np.ndarray:
     if isinstance(game.release.noise, BandedNoise):
         return _banded(game, game.release.noise, vector * float(within), trials, rng)
@@ -104,7 +104,7 @@ def _released(
     return np.column_stack([sums.numpy(), counts])
 
 
-def _banded(game: Game, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator) -> np.ndarray:
+def _banded(game: ReleaseGame, noise: BandedNoise, vector: Tensor, trials: int, rng: np.random.Generator) -> np.ndarray:
     """All rounds of a run with noise that later rounds take back, one after another; a row a trial."""
     if not _at_once(game.release) and trials > 1:
         return np.concatenate([_banded(game, noise, vector, 1, rng) for _ in range(trials)])
@@ -117,11 +117,11 @@ def _banded(game: Game, noise: BandedNoise, vector: Tensor, trials: int, rng: np
 
 def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator) -> float:
     """The noisy sum of b - 1/2 that goes with the vector; a canary in another's place says the opposite."""
-    replies = [Reply(0, inside=inside == (sign > 0))] if sign else []
+    replies = [ClientReply(0, inside=inside == (sign > 0))] if sign else []
     return noisy_inside_fraction(replies, release, 1.0, rng)
 
 
-def _summed(release: Release, shared: Shared, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _summed(release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Every row in a sum over clients, as its server sees it."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
     whole = release.whole_sum(bound, clients_for(shared))
@@ -162,7 +162,7 @@ def directions() -> dict[str, Tensor]:
     }
 
 
-def worst(game: Game, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
+def worst(game: ReleaseGame, randomness: Randomness, trials: int) -> tuple[str, Tensor, Detector]:
     """The canary furthest from its absence for the noise of some draws that count for nothing else; known ones and a search."""
     rng = randomness.generator("one release pilot")
     outs = game.mechanism(torch.ones(ENDS[-1]), drawn=True)(False, max(300, int(PILOT * trials)), rng)
@@ -180,13 +180,13 @@ def _least_noise(outs: np.ndarray) -> Tensor:
 
 def one_release(
     release: Release, delta: float, trials: int, confidence: float, randomness: Randomness, population: int | None = None
-) -> Measured:
+) -> MeasuredEpsilon:
     """At least this much epsilon is spent by one such release; the better of two bounds, which hold together.
 
     One assumes nothing and includes the sampling. The other has mu on the condition that the canary was drawn, since noise is
     Gaussian in every direction, and what the sampling makes of it.
     """
-    game = Game(release.fitted(ENDS), population or population_for(release))
+    game = ReleaseGame(release.fitted(ENDS), population or population_for(release))
     trials = trials if _at_once(game.release) else trials // 4  # drawn a vector at a time
     name, direction, score = worst(game, randomness, trials)
     each = 1 - (1 - confidence) / 2
@@ -197,10 +197,10 @@ def one_release(
         sampled = partial(_sampled_epsilon, game, delta=delta)
         bounds.append(distinguish_gaussian(drawn, score, delta, trials, each, randomness, sampled, "one release"))
     best = max(bounds, key=lambda measured: measured.epsilon)
-    return Measured(best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu)
+    return MeasuredEpsilon(best.epsilon, confidence, 2 * trials, f"{best.how}; canary: {name}", bounds[-1].mu)
 
 
-def _sampled_epsilon(game: Game, mu: float, delta: float) -> float:
+def _sampled_epsilon(game: ReleaseGame, mu: float, delta: float) -> float:
     """Epsilon of this sampling, where the canary moves the noise by mu once it is drawn."""
     sampling = game.release.sampling
     by_chance = isinstance(sampling, Poisson | PoissonSize | FixedSize)

@@ -14,24 +14,24 @@ import numpy as np
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.bounds import LARGEST, Measured, SampledGaussian, deviation_at_most
+from dpfl.audit.bounds import LARGEST, MeasuredEpsilon, SampledGaussian, deviation_at_most
 from dpfl.audit.canaries import WITH, WITHOUT
 from dpfl.audit.distinguish import distinguish
 from dpfl.audit.sums import beside, clients_for, room
-from dpfl.audit.test_bed import Ground, linear
+from dpfl.audit.test_bed import TestBed, linear
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientTask, LocalTraining
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.models import from_module
 from dpfl.privacy import All, Flat, Gaussian, Keyed, Randomness, Release
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.answers import AnySurvey, Mean
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.answers import AnyQuery, Mean
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.round_sum import AnswerSum
 from dpfl.tasks import Binary, MultiClass, Regression
 from dpfl.tasks import Task as Learning
@@ -49,31 +49,31 @@ DRIVERS, APART = 100, 1e-3
 
 
 @dataclass(frozen=True)
-class Question:
+class QueryGame:
     """A task, the site and the model for it, and the number that an adversary makes of the answer."""
 
-    ground: Ground
-    task: Task
+    ground: TestBed
+    task: ClientTask
     vector: torch.Tensor
     read: Callable[[dict[str, np.ndarray]], float]
 
     def asked(self, client: int, first: int, times: int, randomness: Randomness) -> np.ndarray:
         """Answers of one client in rounds that nothing else uses."""
-        node = Node(self.ground.site(randomness))
+        node = ClientRunner(self.ground.site(randomness))
         try:
             with one_thread():
                 return np.array([self._answer(node, replace(self.task, round=first + n, client=client)) for n in range(times)])
         finally:
             node.close()
 
-    def _answer(self, node: Node, task: Task) -> float:
+    def _answer(self, node: ClientRunner, task: ClientTask) -> float:
         reply = node.work(task, self.vector)
         if reply.numbers is not None:
             return self.read({"answer": self._summed(node, task, reply.numbers)})
         assert reply.raw is not None
         return self.read(dict(reply.raw))
 
-    def _summed(self, node: Node, task: Task, numbers: np.ndarray) -> np.ndarray:
+    def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
         """The mean that a sum over clients gives, of whom the others have nothing but their noise."""
         assert task.shares is not None
         assert isinstance(task.survey, Mean)
@@ -84,9 +84,9 @@ class Question:
 
 
 def one_answer(
-    survey: AnySurvey, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
-    shared: Shared | None = None,
-) -> Measured:  # fmt: skip
+    survey: AnyQuery, delta: float, trials: int, confidence: float, randomness: Randomness, persons: bool = False,
+    shared: NoiseShares | None = None,
+) -> MeasuredEpsilon:  # fmt: skip
     """Of one answer, of samples or `persons`, seen by itself, or in a sum where its noise is `shared`; the better of two
     bounds, which hold together."""
     question = _question(survey)
@@ -104,7 +104,7 @@ def one_answer(
     return replace(max(normal, free, key=lambda measured: measured.epsilon), confidence=confidence)
 
 
-def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness) -> Measured:
+def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float, randomness: Randomness) -> MeasuredEpsilon:
     """Of the number that adaptive steps pay for, on the condition that the sample was drawn, and what sampling makes of it."""
     release = algorithm.samples
     assert release is not None
@@ -118,31 +118,31 @@ def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float
 
 
 def _normal(
-    question: Question, silent: Question, trials: int, confidence: float, randomness: Randomness,
+    question: QueryGame, silent: QueryGame, trials: int, confidence: float, randomness: Randomness,
     epsilon: Callable[[float], float],
-) -> Measured:  # fmt: skip
+) -> MeasuredEpsilon:  # fmt: skip
     one, other = (float(silent.asked(client, 0, 1, Keyed(0))[0]) for client in (WITH, WITHOUT))
     deviation = deviation_at_most(question.asked(WITHOUT, 0, trials, randomness), confidence)
     mu = abs(one - other) / max(deviation, abs(one - other) / LARGEST, 1e-30)
-    return Measured(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
+    return MeasuredEpsilon(epsilon(mu), confidence, trials, f"Gaussian trade-off, by the spread of {trials} answers", mu)
 
 
-def _question(survey: AnySurvey) -> Question:
-    if isinstance(survey, ColumnSurvey):
+def _question(survey: AnyQuery) -> QueryGame:
+    if isinstance(survey, ColumnQuery):
         return _columns(survey)
-    if isinstance(survey, MetricSurvey):
+    if isinstance(survey, MetricQuery):
         return _metric(survey)
-    return _mean(survey) if isinstance(survey, MeanSurvey) else _histogram(survey)
+    return _mean(survey) if isinstance(survey, MeanQuery) else _histogram(survey)
 
 
-def _in_a_sum(question: Question, survey: Mean, shared: Shared) -> Question:
+def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGame:
     width = survey.numbers_of(question.ground.x[0].numel())
     bound = survey.longest(width) * question.ground.declared[0]
     release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
     return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))
 
 
-def _columns(survey: ColumnSurvey) -> Question:
+def _columns(survey: ColumnQuery) -> QueryGame:
     """The canary is at the upper bound of every column; an adversary looks along its vector."""
     x = torch.zeros(FEW + 1, survey.numbers)
     x[0] = 1.0
@@ -150,7 +150,7 @@ def _columns(survey: ColumnSurvey) -> Question:
     return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"] @ canary))
 
 
-def _metric(survey: MetricSurvey) -> Question:
+def _metric(survey: MetricQuery) -> QueryGame:
     """A model that knows nothing, and a canary whose answer is right all the same, with the largest loss that counts; an
     adversary looks along its vector."""
     weights = (2 * survey.most / math.log(2), 1.0)
@@ -166,7 +166,7 @@ def _metric(survey: MetricSurvey) -> Question:
     return replace(asked, ground=ground, vector=ground.flat().read())
 
 
-def _histogram(survey: Survey) -> Question:
+def _histogram(survey: LabelQuery) -> QueryGame:
     y = torch.cat([torch.zeros(FEW + 1, dtype=torch.int64), torch.ones(MANY, dtype=torch.int64)])
     return _survey(survey, torch.zeros(1, 1).expand(len(y), 1), y, lambda raw: _count(raw["answer"]))
 
@@ -176,20 +176,20 @@ def _count(shares: np.ndarray) -> float:
     return float(shares[0] / shares[1] * MANY)
 
 
-def _mean(survey: MeanSurvey) -> Question:
+def _mean(survey: MeanQuery) -> QueryGame:
     x = torch.zeros(FEW + 1, FEATURES)
     x[0] = 10.0
     return _survey(survey, x, torch.zeros(FEW + 1, dtype=torch.int64), lambda raw: float(raw["answer"].sum()))
 
 
-def _survey(survey: AnySurvey, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]) -> Question:
+def _survey(survey: AnyQuery, x: torch.Tensor, y: torch.Tensor, read: Callable[[dict[str, np.ndarray]], float]) -> QueryGame:
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
-    ground = Ground(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
-    return Question(ground, Task(0, 0, 0, Local(SGD(1.0)), Release(), survey=survey), ground.flat().read(), read)
+    ground = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
+    return QueryGame(ground, ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), survey=survey), ground.flat().read(), read)
 
 
-def _slope(release: Release) -> Question:
+def _slope(release: Release) -> QueryGame:
     """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the drivers, on x_2, turn the sign of
     v - u while their own gradients stay what they are."""
     level, b = release.clip.level, 1e4 * APART
@@ -197,7 +197,7 @@ def _slope(release: Release) -> Question:
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
     x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.level / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
-    ground = Ground(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
+    ground = TestBed(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
     rate = 2**0.5 * APART / level
-    task = Task(0, 0, 1, Local(SGD(rate)), Release(), release, slope=True)
-    return Question(ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"]))
+    task = ClientTask(0, 0, 1, LocalTraining(SGD(rate)), Release(), release, slope=True)
+    return QueryGame(ground, task, torch.tensor([0.0, b, -APART / 2, APART / 2]), lambda raw: float(raw["slope"]))

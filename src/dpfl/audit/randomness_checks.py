@@ -12,7 +12,7 @@ TOO_FAR = 7.5
 
 
 @dataclass(frozen=True)
-class Checked:
+class RandomnessCheck:
     """What was looked at, in words, the sentences about what is wrong with it, and of how many releases."""
 
     seen: str

@@ -30,7 +30,7 @@ ESTIMATING = ("canary clients", "membership", "inversion", "membership of the ru
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditFinding:
     """One game. `measured` is a lower bound with its confidence (infinite: a leak), or an estimate where there is none."""
 
     game: str
@@ -61,7 +61,7 @@ def verdict(measured: float, claimed: float | None, proven: float) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """All games; the bounds of all of them hold together with the confidence."""
 
     system: str
@@ -70,14 +70,14 @@ class Report:
     delta: float
     confidence: float
     noise_multiplier: float | None
-    findings: Sequence[Finding]
+    findings: Sequence[AuditFinding]
     why: str = ""
     noise: str = "floating-point"
     left_out: Sequence[str] = ()
     """Games that were not asked for."""
 
     @property
-    def deciding(self) -> Finding | None:
+    def deciding(self) -> AuditFinding | None:
         """The game with the worst verdict; of several the one that measured most."""
         return min(self.findings, key=_rank, default=None)
 
@@ -128,7 +128,7 @@ class Report:
         gaps = ", ".join(self._with(UNTESTABLE)) or "none of those asked for is about this system"
         return f"nothing wrong was found in what was played, but too much could not be played: {gaps}"
 
-    def finding(self, game: str) -> Finding:
+    def finding(self, game: str) -> AuditFinding:
         return next(finding for finding in self.findings if finding.game == game)
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,5 +153,5 @@ class Report:
         }
 
 
-def _rank(finding: Finding) -> tuple[int, float]:
+def _rank(finding: AuditFinding) -> tuple[int, float]:
     return ORDER.index(finding.verdict), -(finding.measured if finding.measured is not None else -1.0)

@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.canaries import LITTLE, WITHOUT, Clients, many_canaries
-from dpfl.audit.randomness_checks import TOO_FAR, Checked, count_score, squares_score
-from dpfl.audit.test_bed import Ground, linear
+from dpfl.audit.canaries import LITTLE, WITHOUT, CanarySite, many_canaries
+from dpfl.audit.randomness_checks import TOO_FAR, RandomnessCheck, count_score, squares_score
+from dpfl.audit.test_bed import TestBed, linear
 from dpfl.client.optimisers import SGD
-from dpfl.client.runner import Node
-from dpfl.client.task import Local, Summed, Task
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientTask, LocalTraining, SecureSumTerms
 from dpfl.data import IID, tensors
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
@@ -41,9 +41,9 @@ from dpfl.privacy import (
 )
 from dpfl.privacy.mechanisms.sampling import Cyclic, Sampling
 from dpfl.run.prepare import prepare
-from dpfl.run.recorder import Silent
+from dpfl.run.recorder import SilentProgress
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 
 DRAWN = 12
 """Samples that a batch is to have: so many that sizes show whether they are by chance."""
@@ -59,7 +59,7 @@ def by_chance(sampling: Sampling) -> bool:
     return not isinstance(sampling, All | Cyclic)
 
 
-def batches(algorithm: Algorithm, seed: int = 0) -> Checked:
+def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Of a system with noise in steps."""
     release = algorithm.samples
     assert release is not None
@@ -85,7 +85,7 @@ def batches(algorithm: Algorithm, seed: int = 0) -> Checked:
     return _judged(f"{SINGLE} batches, and {SEVERAL} rounds of {each}, of {count} samples", scores, known)
 
 
-def cohorts(sampling: Sampling, seed: int = 0) -> Checked:
+def cohorts(sampling: Sampling, seed: int = 0) -> RandomnessCheck:
     """Of a run as it is prepared, from a seed and from the system's entropy: nobody may know the cohort of a system run."""
     count = _population(sampling)
     keyed, other = (_cohorts(sampling, count, seed, "keyed", ROUNDS) for seed in (seed, seed + 1))
@@ -99,7 +99,7 @@ def cohorts(sampling: Sampling, seed: int = 0) -> Checked:
     return _judged(f"{ROUNDS} cohorts of {count} clients", fairness(keyed, rate, isinstance(sampling, FixedSize)), known)
 
 
-def coins(algorithm: Algorithm, seed: int = 0) -> Checked:
+def coins(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Of clients in a secure sum, who draw for themselves: whoever is drawn sends more than next to no noise."""
     keyed = _coins(algorithm, Keyed(seed), COINS)
     other, fresh, anew = (_coins(algorithm, source, 20) for source in (Keyed(seed + 1), SystemEntropy(), SystemEntropy()))
@@ -116,10 +116,10 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     sampling = algorithm.clients.sampling
     count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
     rows = torch.zeros(1, dtype=torch.int64)
-    ground = Ground(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
+    ground = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
     release = replace(algorithm.clients.fitted((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
-    task = Task(0, 0, 1, Local(SGD(1.0)), release, summed=Summed(1.0, 1.0, count))
-    whole, vector, node = release.whole_sum(1.0, count), ground.flat().read(), Node(ground.site(randomness))
+    task = ClientTask(0, 0, 1, LocalTraining(SGD(1.0)), release, summed=SecureSumTerms(1.0, 1.0, count))
+    whole, vector, node = release.whole_sum(1.0, count), ground.flat().read(), ClientRunner(ground.site(randomness))
     try:
         with one_thread():
             sent = [[node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)] for r in range(rounds)]
@@ -155,10 +155,10 @@ def _within(counts: np.ndarray, rate: float, steps: int) -> float:
     return count_score(float(np.square(counts - steps * rate).sum()) / one, counts.size, counts.size * fourth)
 
 
-def _judged(seen: str, scores: dict[str, float], known: list[str]) -> Checked:
+def _judged(seen: str, scores: dict[str, float], known: list[str]) -> RandomnessCheck:
     far = [f"{what}: {score:+.1f} deviations from independent draws" for what, score in scores.items() if abs(score) > TOO_FAR]
     furthest = max(scores.values(), key=abs)
-    return Checked(f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws", (*known, *far))
+    return RandomnessCheck(f"{seen}: none further than {abs(furthest):.1f} deviations from independent draws", (*known, *far))
 
 
 def _population(sampling: Sampling) -> int:
@@ -168,13 +168,13 @@ def _population(sampling: Sampling) -> int:
     return min(max(60, math.ceil(DRAWN / sampling.expected(1))), 2000)
 
 
-def _update(clients: Clients, node: Node, round: int, steps: int, sampling: Sampling | None = None) -> np.ndarray:
+def _update(clients: CanarySite, node: ClientRunner, round: int, steps: int, sampling: Sampling | None = None) -> np.ndarray:
     """Of the client that has all samples, after steps of plain descent: two weights a sample, of which one is enough."""
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
     samples = replace(task.samples, sampling=sampling or task.samples.sampling, realised=False)
     samples = samples.with_noise(LITTLE) if samples.sums else replace(samples, noise=None)
-    bare = replace(task, steps=steps, samples=samples, local=Local(SGD(1.0)))
+    bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]
     return update * samples.sampling.expected(clients.ground.declared[WITHOUT])
@@ -191,12 +191,12 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
     """Who was asked in each round, as 0 and 1."""
     x, y = torch.zeros(2 * count, 2), torch.arange(2 * count) % 2
     federation = tensors(x, y, x[:2], y[:2], name="audit").split(clients=count, how=IID(), seed=0)
-    made = Algorithm("audit", Local(SGD(0.1)), Fixed(1), clients=Release(sampling, Flat(1.0), Gaussian(1.0)))
+    made = Algorithm("audit", LocalTraining(SGD(0.1)), FixedSteps(1), clients=Release(sampling, Flat(1.0), Gaussian(1.0)))
     drawn = np.zeros((rounds, count))
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         job = prepare(
             from_module(torch.nn.Linear(2, 2)), federation, made, Budget(rounds=rounds), seed=seed, out=Path(folder) / "run",
-            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None, progress=Silent(),
+            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None, progress=SilentProgress(),
             resume=False, experiment=None,
         )  # fmt: skip
         with closing(job.engine):

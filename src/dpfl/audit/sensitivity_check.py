@@ -13,20 +13,20 @@ import torch
 from torch import Tensor
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.canaries import LITTLE, Clients, one_canary
+from dpfl.audit.canaries import LITTLE, CanarySite, one_canary
 from dpfl.audit.noise_check import plain
-from dpfl.audit.randomness_checks import Checked
+from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.sums import clients_for
-from dpfl.audit.test_bed import Ground, linear, play
+from dpfl.audit.test_bed import TestBed, linear, play
 from dpfl.privacy import FixedSize, Keyed, Release
-from dpfl.privacy.mechanisms.clip import Measuring
-from dpfl.server.steps.policy import Fixed
+from dpfl.privacy.mechanisms.clip import MeasuringClip
+from dpfl.server.steps.policy import FixedSteps
 
 TRIES, CLIENTS, INPUTS, FAR = 25, 4, 8, 1e3
 ROUNDING = 1 + 1e-4
 
 
-def movement(algorithm: Algorithm, seed: int = 0) -> Checked:
+def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Against what the release states, in the measure of its clip."""
     if algorithm.scale == "round":
         count = clients_for(algorithm.sums, CLIENTS)
@@ -34,12 +34,12 @@ def movement(algorithm: Algorithm, seed: int = 0) -> Checked:
     else:
         share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"
     seen = f"one {algorithm.unit} moves what is released by {share:.2%} of what its noise is for ({how})"
-    return Checked(seen, (seen,) if share > ROUNDING else ())
+    return RandomnessCheck(seen, (seen,) if share > ROUNDING else ())
 
 
 def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     """One sample of a client, or all that it has: steps by themselves, uploads as they are trained."""
-    made = replace(plain(algorithm), steps=Fixed(1)) if algorithm.scale == "step" else algorithm
+    made = replace(plain(algorithm), steps=FixedSteps(1)) if algorithm.scale == "step" else algorithm
     found = one_canary(replace(made, schedule=None))
     share = apart(found)
     for _ in range(TRIES):
@@ -50,7 +50,7 @@ def _searched(algorithm: Algorithm, rng: torch.Generator) -> float:
     return share
 
 
-def apart(clients: Clients) -> float:
+def apart(clients: CanarySite) -> float:
     """Of the two clients' updates, in the measure of the clip, over the sensitivity."""
     made, release = clients.algorithm, clients.algorithm.release
     assert release is not None
@@ -64,7 +64,7 @@ def apart(clients: Clients) -> float:
 
 def _measured(difference: Tensor, release: Release) -> float:
     clip = release.clip
-    return float(clip.norms(difference[None])) if isinstance(clip, Measuring) else float(difference.double().norm())
+    return float(clip.norms(difference[None])) if isinstance(clip, MeasuringClip) else float(difference.double().norm())
 
 
 def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
@@ -81,7 +81,7 @@ def _of_rounds(algorithm: Algorithm, count: int) -> Iterator[float]:
         yield _measured(sums[0] - sums[1], release) / release.sensitivity()
 
 
-def _clients(far: int | None, count: int, public: bool) -> Ground:
+def _clients(far: int | None, count: int, public: bool) -> TestBed:
     """All blank but one; the last client is the largest, and labels differ from client to client."""
     sizes = [2 * (client + 1) for client in range(count + public)]
     rows = torch.arange(sum(sizes)).split(sizes)
@@ -93,4 +93,4 @@ def _clients(far: int | None, count: int, public: bool) -> Ground:
     if far is not None:
         x[rows[far]] = FAR
         y[rows[far]] = far % 2
-    return Ground(linear(INPUTS), x, y, 2, rows[:count], sizes[:count], rows[count:])
+    return TestBed(linear(INPUTS), x, y, 2, rows[:count], sizes[:count], rows[count:])

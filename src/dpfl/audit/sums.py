@@ -6,20 +6,20 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpfl.client.task import Summed
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.client.task import SecureSumTerms
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 
 SPARE = 2
 """Clients beyond the survivors, who may be lost."""
 
 
-def honest(shared: Shared) -> int:
+def honest(shared: NoiseShares) -> int:
     """Survivors that do not collude; counted here, and not by the code that is audited."""
     return shared.survivors - shared.colluders
 
 
-def clients_for(shared: Shared | None, least: int = 1) -> int:
+def clients_for(shared: NoiseShares | None, least: int = 1) -> int:
     """As many as a sum needs, some of whom may be lost; never so many that two lists of survivors could both stand."""
     if shared is None:
         return least
@@ -27,12 +27,12 @@ def clients_for(shared: Shared | None, least: int = 1) -> int:
     return max(least, min(shared.survivors + SPARE, most, 100))
 
 
-def seen(whole: WholeSum, shared: Shared, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def seen(whole: IntegerSum, shared: NoiseShares, vector: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One client's vector in the sum of the fewest honest clients, of whom the others have nothing but their noise."""
     return beside(whole, shared, whole.numbers(vector, rng), rng)
 
 
-def beside(whole: WholeSum, shared: Shared, numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def beside(whole: IntegerSum, shared: NoiseShares, numbers: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The same from what the client sent."""
     total = numbers.copy()
     for _ in range(honest(shared) - 1):
@@ -40,11 +40,11 @@ def beside(whole: WholeSum, shared: Shared, numbers: np.ndarray, rng: np.random.
     return whole.total(total)
 
 
-def left(whole: WholeSum, shared: Shared, arrived: Mapping[int, np.ndarray]) -> np.ndarray:
+def left(whole: IntegerSum, shared: NoiseShares, arrived: Mapping[int, np.ndarray]) -> np.ndarray:
     """Of what arrived: the last ones are the server's, which it takes away."""
     sent = list(arrived.values())[: len(arrived) - shared.colluders]
     return whole.total(np.sum(sent, axis=0, dtype=whole.kind))
 
 
-def room(bound: float, shared: Shared) -> Summed:
-    return Summed(1.0, bound, clients_for(shared))
+def room(bound: float, shared: NoiseShares) -> SecureSumTerms:
+    return SecureSumTerms(1.0, bound, clients_for(shared))

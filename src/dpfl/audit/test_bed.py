@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.context import Site
-from dpfl.client.task import Order, Reply
+from dpfl.client.context import ClientContext
+from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.data.names import client_names
 from dpfl.engines import local_engine
 from dpfl.models import Buildable, FlatModel, from_module
 from dpfl.privacy import Budget, Ledger, Randomness
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers
-from dpfl.server.coordinator import Coordinator, Federated, State
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
+from dpfl.server.coordinator import Coordinator, FederationFacts, RunState
 from dpfl.tasks import MultiClass, Task
 
 ROWS_OF_A_PERSON = 3
@@ -29,7 +29,7 @@ LEFT = 40
 
 
 @dataclass(frozen=True)
-class Ground:
+class TestBed:
     """Who holds what: rows of x and y, the sizes declared, and one client whose data is public.
 
     Where `persons` are protected, each row of x and y is one person, who has it several times at a node: the same vector if it
@@ -50,20 +50,20 @@ class Ground:
     def task(self) -> Task:
         return self.learns or MultiClass(self.classes)
 
-    def protecting(self, algorithm: Algorithm) -> Ground:
+    def protecting(self, algorithm: Algorithm) -> TestBed:
         return replace(self, persons=algorithm.unit == "person")
 
     def flat(self) -> FlatModel:
         return FlatModel(self.model.build(tuple(self.x.shape[1:]), self.classes, seed=0), self.task)
 
-    def site(self, randomness: Randomness, ledgers: Ledgers | None = None) -> Site:
+    def site(self, randomness: Randomness, ledgers: ClientLedgers | None = None) -> ClientContext:
         declared = (*self.declared, *(len(rows) for rows in self.public))
         everyone = (*self.clients, *self.public)
-        site = Site("audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers)
+        site = ClientContext("audit", self.model, self.task, self.x, self.y, everyone, declared, randomness, ledgers)
         return _of_persons(site) if self.persons else site
 
 
-def _of_persons(site: Site) -> Site:
+def _of_persons(site: ClientContext) -> ClientContext:
     """Every row as a person with a few of them."""
     whose = torch.arange(len(site.x)).repeat_interleave(ROWS_OF_A_PERSON)
     clients = [(rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten() for rows in site.clients]
@@ -71,24 +71,24 @@ def _of_persons(site: Site) -> Site:
 
 
 @dataclass(frozen=True)
-class Round:
+class ObservedRound:
     """What the server asked and got in one round, surveys and public clients included, and what it then had."""
 
-    orders: Sequence[Order]
-    replies: Sequence[Sequence[Reply]]
-    state: State
-    asked: Order
+    orders: Sequence[RoundRequest]
+    replies: Sequence[Sequence[ClientReply]]
+    state: RunState
+    asked: RoundRequest
 
 
 @dataclass
 class _Recording:
-    orders: list[Order] = field(default_factory=list)
-    replies: list[list[Reply]] = field(default_factory=list)
+    orders: list[RoundRequest] = field(default_factory=list)
+    replies: list[list[ClientReply]] = field(default_factory=list)
 
 
 def play(
-    algorithm: Algorithm, ground: Ground, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None, lost: int = 0
-) -> list[Round]:
+    algorithm: Algorithm, ground: TestBed, randomness: Randomness, rounds: int = 4, ledgers: Path | None = None, lost: int = 0
+) -> list[ObservedRound]:
     """The rounds of a run. With `ledgers` every client keeps its own there; without, nothing is paid for. The first `lost`
     replies of every round never arrive.
     """
@@ -106,21 +106,21 @@ def play(
 
 
 def _play(
-    made: Algorithm, ground: Ground, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
+    made: Algorithm, ground: TestBed, randomness: Randomness, rounds: int, ledgers: Path | None, central: Ledger | None,
     lost: int,
-) -> list[Round]:  # fmt: skip
+) -> list[ObservedRound]:  # fmt: skip
     flat = ground.flat()
     clients = len(ground.clients)
     public = range(clients, clients + len(ground.public))
-    federated = Federated("audit", ground.declared, flat.layout, public, central)
+    federated = FederationFacts("audit", ground.declared, flat.layout, public, central)
     remaining = [LEFT] * (clients if made.own_accounts else 1)
-    state = State(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
+    state = RunState(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
     kept, played = _Recording(), []
     own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.own_accounts else None
     site = replace(ground.site(randomness, own), policy=made.policy, public=public)
     with closing(local_engine(site, flat.layout.size)) as engine:
 
-        def ask(order: Order) -> list[Reply]:
+        def ask(order: RoundRequest) -> list[ClientReply]:
             replies = engine.run(order)
             kept.orders.append(order)
             kept.replies.append(copy.deepcopy(replies))  # the memory of an update may be used again
@@ -129,18 +129,18 @@ def _play(
         # A loss on public data is a function of the model; any will do.
         coordinator = Coordinator(made, Budget(rounds=rounds), federated, state, randomness, ask, lambda at: float(at.norm()))
         while (order := coordinator.next_order()) is not None:
-            arrived = [*(Reply(task.client, failed="lost on its way") for task in order.tasks[:lost]), *ask(order)[lost:]]
+            arrived = [*(ClientReply(task.client, failed="lost on its way") for task in order.tasks[:lost]), *ask(order)[lost:]]
             coordinator.aggregate(arrived)
             coordinator.close_round(order.steps)
-            played.append(Round(tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order))
+            played.append(ObservedRound(tuple(kept.orders), tuple(kept.replies), copy.deepcopy(coordinator.state), order))
             kept.orders.clear()
             kept.replies.clear()
     return played
 
 
-def _ledgers(algorithm: Algorithm, owners: Sequence[str], folder: Path) -> Ledgers:
+def _ledgers(algorithm: Algorithm, owners: Sequence[str], folder: Path) -> ClientLedgers:
     assert algorithm.release is not None
-    return Ledgers(folder, owners, algorithm.unit, algorithm.release.neighbours)
+    return ClientLedgers(folder, owners, algorithm.unit, algorithm.release.neighbours)
 
 
 def linear(inputs: int, classes: int = 2, weight: float = 0.0) -> Buildable:

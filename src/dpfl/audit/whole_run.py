@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.bounds import Measured, one_run_epsilon
-from dpfl.audit.canaries import WITH, WITHOUT, Clients, many_canaries, one_canary
+from dpfl.audit.bounds import MeasuredEpsilon, one_run_epsilon
+from dpfl.audit.canaries import WITH, WITHOUT, CanarySite, many_canaries, one_canary
 from dpfl.audit.distinguish import Detector, detector, distinguish
 from dpfl.privacy import Randomness
 
@@ -27,7 +27,7 @@ def likelihood(scores: np.ndarray, mu: float, rate: float) -> np.ndarray:
 
 def many_runs(
     algorithm: Algorithm, rounds: int, delta: float, trials: int, confidence: float, randomness: Randomness
-) -> Measured:
+) -> MeasuredEpsilon:
     """The canary is in or out of a client that makes all of its rounds, again and again."""
     clients = one_canary(algorithm)
     node = clients.node(randomness)
@@ -46,7 +46,7 @@ def many_runs(
         measured = distinguish(mechanism, delta, trials, confidence, randomness, score, "whole run")
     finally:
         node.close()
-    return Measured(measured.epsilon, confidence, measured.trials, f"Clopper-Pearson over runs of {rounds} rounds")
+    return MeasuredEpsilon(measured.epsilon, confidence, measured.trials, f"Clopper-Pearson over runs of {rounds} rounds")
 
 
 def _place(rng: np.random.Generator) -> int:
@@ -54,7 +54,7 @@ def _place(rng: np.random.Generator) -> int:
     return int(rng.integers(2**50))
 
 
-def _total(found: Detector, mu: float, clients: Clients, rounds: int) -> Callable[[np.ndarray], np.ndarray]:
+def _total(found: Detector, mu: float, clients: CanarySite, rounds: int) -> Callable[[np.ndarray], np.ndarray]:
     rate = clients.rate if clients.steps == 1 else 1.0  # the sum of several draws: by its size
 
     def score(released: np.ndarray) -> np.ndarray:
@@ -66,7 +66,7 @@ def _total(found: Detector, mu: float, clients: Clients, rounds: int) -> Callabl
 
 def one_run(
     algorithm: Algorithm, rounds: int, delta: float, canaries: int, confidence: float, randomness: Randomness
-) -> Measured:
+) -> MeasuredEpsilon:
     """Every canary is in by a fair coin; the adversary names those that it is surest of, a tenth in and a tenth out."""
     inside = randomness.generator("one run coins").random(canaries) < 0.5
     clients = many_canaries(algorithm, canaries, inside)
@@ -80,10 +80,10 @@ def one_run(
     order = np.argsort(scores)
     right = int(inside[order[-named:]].sum() + (~inside[order[:named]]).sum())
     epsilon = one_run_epsilon(canaries, 2 * named, right, delta, confidence)
-    return Measured(epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right")
+    return MeasuredEpsilon(epsilon, confidence, canaries, f"one run, {right} of {2 * named} guesses right")
 
 
-def _canary_scores(released: np.ndarray, clients: Clients, canaries: int) -> np.ndarray:
+def _canary_scores(released: np.ndarray, clients: CanarySite, canaries: int) -> np.ndarray:
     """For each canary the two weights of its pixel, against the usual size of their difference."""
     weights = released.reshape(len(released), 2, canaries)
     contrast = weights[:, 0] - weights[:, 1]

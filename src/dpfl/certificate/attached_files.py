@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpfl.certificate.check import Check
+from dpfl.certificate.check import VerificationCheck
 from dpfl.certificate.contents import Certificate
 from dpfl.certificate.printed_page import page
 from dpfl.certificate.reading import strict_json
@@ -23,7 +23,9 @@ COMPARED = {
 """What has a check of its own; the lock and the salt say nothing of privacy."""
 
 
-def check_pages(file: Path, envelope: object, certificate: Certificate, signature: str, folder: RunFolder | None) -> Check:
+def check_pages(
+    file: Path, envelope: object, certificate: Certificate, signature: str, folder: RunFolder | None
+) -> VerificationCheck:
     """Pages are pictures of a certificate: each is drawn again and compared, letter by letter.
 
     Args:
@@ -46,7 +48,9 @@ def check_pages(file: Path, envelope: object, certificate: Certificate, signatur
                 unchecked.append(f"{path.name}, which is the page of another certificate of this run: verify that one.")
             else:
                 findings.append(f"{path.name} is not the page of this certificate; remove it, the signed file alone counts.")
-    return Check("page", "as this version draws it from the certificate" if seen else "none", tuple(findings), tuple(unchecked))
+    return VerificationCheck(
+        "page", "as this version draws it from the certificate" if seen else "none", tuple(findings), tuple(unchecked)
+    )
 
 
 def _differs(path: Path, certificate: Certificate, signature: str) -> bool:
@@ -63,7 +67,7 @@ def _holds_another(file: Path, envelope: object) -> bool:
         return False
 
 
-def check_sent(file: Path, certificate: Certificate) -> Check | None:
+def check_sent(file: Path, certificate: Certificate) -> VerificationCheck | None:
     """What lies beside a certificate that is away from its run; None where that is another run's folder, or nothing."""
     place = file.resolve().parent
     if (place / "experiment.toml").exists():
@@ -77,7 +81,11 @@ def check_sent(file: Path, certificate: Certificate) -> Check | None:
             unchecked.append(f"{name} beside the certificate, which has no digest of it.")
         elif file_sha256(place / name) != certificate.hashes[name]:
             findings.append(f"{name} beside the certificate is not the one that was certified.")
-    return Check("sent with it", f"{', '.join(seen)}, as certified", tuple(findings), tuple(unchecked)) if seen else None
+    return (
+        VerificationCheck("sent with it", f"{', '.join(seen)}, as certified", tuple(findings), tuple(unchecked))
+        if seen
+        else None
+    )
 
 
 def _is_card(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dpfl.certificate.figures import Epsilon, number, stated_figure
-from dpfl.certificate.finished_run import Ended, ended
+from dpfl.certificate.finished_run import FinishedRun, ended
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.reading import read
 from dpfl.certificate.seals import hashes, make_salt, sealed
@@ -30,11 +30,11 @@ from dpfl.run.metrics import figure
 AUDITED = ("system", "variant", "delta", "confidence", "claimed", "proven", "measured", "scope", "game", "verdict")
 
 
-class Part(BaseModel):
+class CertificateSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Trained(Part):
+class TrainingSection(CertificateSection):
     run: str
     algorithm: str
     variant: str
@@ -48,7 +48,7 @@ class Trained(Part):
     iterations: int
 
 
-class Reported(Part):
+class ReportedSection(CertificateSection):
     """What the run says of itself and nothing here proves: accuracy needs the test set, an audit its games."""
 
     started: str
@@ -59,7 +59,7 @@ class Reported(Part):
     """The first metric of the task, in words."""
 
 
-class Guarantee(Part):
+class GuaranteeSection(CertificateSection):
     """For whom, against whom, by what accountant; `proven` is the largest epsilon of any account."""
 
     unit: str
@@ -77,7 +77,7 @@ class Guarantee(Part):
     warnings: list[str]
 
 
-class Claimed(Part):
+class ClaimSection(CertificateSection):
     """The paper's own figure for events as it counts them; without an accountant it comes from a formula of the paper."""
 
     epsilon: Epsilon | None
@@ -86,38 +86,38 @@ class Claimed(Part):
     stated: dict[str, int]
 
 
-class Released(Part):
+class ReleaseSection(CertificateSection):
     event: str
     kind: str
     count: int
 
 
-class Account(Part):
+class AccountSection(CertificateSection):
     """A ledger: `seal` is of its debits, not of the file, whose bytes change without any row changing."""
 
     name: str
     ledger: str
     proven: Epsilon
-    releases: list[Released]
+    releases: list[ReleaseSection]
     debits: int
     other_runs: int
     seal: str
 
 
-class Signer(Part):
+class Signer(CertificateSection):
     algorithm: Literal["Ed25519"] = "Ed25519"
     public_key: str
     fingerprint: str
 
 
-class Certificate(Part):
+class Certificate(CertificateSection):
     format: Literal["dpfl certificate 2"]
     issued: str
-    trained: Trained
-    guarantee: Guarantee
-    claimed: Claimed
-    accounts: list[Account]
-    reported: Reported
+    trained: TrainingSection
+    guarantee: GuaranteeSection
+    claimed: ClaimSection
+    accounts: list[AccountSection]
+    reported: ReportedSection
     hashes: dict[str, str]
     versions: dict[str, str]
     certified_by: dict[str, str]
@@ -158,9 +158,9 @@ def version() -> str:
     return __version__
 
 
-def trained(found: Ended) -> Trained:
+def trained(found: FinishedRun) -> TrainingSection:
     resolved = found.record["resolved"]
-    return Trained(
+    return TrainingSection(
         run=found.accounts.run,
         algorithm=found.algorithm.name,
         variant=found.algorithm.variant,
@@ -172,7 +172,7 @@ def trained(found: Ended) -> Trained:
     )
 
 
-def reported(folder: RunFolder) -> Reported:
+def reported(folder: RunFolder) -> ReportedSection:
     """An audit by its verdict alone: how single samples fared is for their owner."""
     result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
     told = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
@@ -181,7 +181,7 @@ def reported(folder: RunFolder) -> Reported:
     if told and str(told["game"]).startswith(("membership", "inversion")):
         told |= {"measured": None, "scope": None, "game": None}
     started = folder.experiment()["run"]["started"]
-    return Reported(
+    return ReportedSection(
         started=started, accuracy=result["accuracy"], stopped_by=result["stopped_by"], audit=told, measured=_measured(result)
     )
 
@@ -195,42 +195,42 @@ def _measured(result: Mapping[str, Any]) -> str | None:
     return f"{figure(name, float(value))} {result.get('noisy') or 'on the test set'}"
 
 
-def guarantee(found: Ended, listed: Sequence[Account]) -> Guarantee:
+def guarantee(found: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
     stated = found.statement.to_dict()
     named = ("unit", "neighbours", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
     words: dict[str, Any] = {name: list(value) if isinstance(value := stated[name], tuple) else value for name in named}
-    return Guarantee(**spread(listed), used=stated_figure(found.statement.used or 0.0), **words)
+    return GuaranteeSection(**spread(listed), used=stated_figure(found.statement.used or 0.0), **words)
 
 
-def neighbours(listed: Sequence[Account]) -> tuple[str, ...]:
+def neighbours(listed: Sequence[AccountSection]) -> tuple[str, ...]:
     """For which the listed releases can be proven: sampling says, and without it the sensitivity, which the run knows."""
     events = {released.event for account in listed for released in account.releases}
     found = neighbours_of(map(decode, events))
     return (found,) if any('"sampling"' in event for event in events) else (found, REPLACE)
 
 
-def spread(listed: Sequence[Account]) -> dict[str, Any]:
+def spread(listed: Sequence[AccountSection]) -> dict[str, Any]:
     figures = [number(account.proven) for account in listed]
     found = {"proven": max(figures), "median": statistics.median(figures), "lowest": min(figures)}
     return {name: stated_figure(epsilon) for name, epsilon in found.items()}
 
 
-def claimed(found: Ended) -> Claimed:
+def claimed(found: FinishedRun) -> ClaimSection:
     claim, epsilon = found.algorithm.claim, found.statement.claimed
     figure = None if epsilon is None else stated_figure(epsilon)
-    return Claimed(epsilon=figure, text=claim.text, accountant=claim.accountant, stated=dict(found.statement.stated))
+    return ClaimSection(epsilon=figure, text=claim.text, accountant=claim.accountant, stated=dict(found.statement.stated))
 
 
-def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> Account:
+def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSection:
     """Epsilon from the debits and plans of the ledger and from nothing else, those of other runs included."""
     with closing(Ledger.read(path)) as ledger:
         debits, spent, unit = ledger.debits(), bound(ledger), ledger.unit
     counts = sorted((encode(event), describe(event), count) for event, count in spent.items())
-    return Account(
+    return AccountSection(
         name=path.stem,
         ledger=path.name,
         proven=stated_figure(accountant(accounts.accountant).epsilon(spent, accounts.delta)),
-        releases=[Released(event=event, kind=kind, count=count) for event, kind, count in counts],
+        releases=[ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts],
         debits=len(debits),
         other_runs=len({run for run, *_ in debits} - {accounts.run}),
         seal=sealed(folder, canonical([unit, *debits])),

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfl.algorithms import Algorithm, from_name
 from dpfl.certificate.reading import read
-from dpfl.certificate.restated import Restated
+from dpfl.certificate.restated import RestatedStatement
 from dpfl.config.experiment import parse
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
@@ -24,7 +24,7 @@ from dpfl.run.folder import METRICS, RunFolder
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedRun:
     folder: RunFolder
     record: Mapping[str, Any]
     numbers: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Ended:
         return self.accounts.algorithm
 
 
-def ended(folder: RunFolder) -> Ended:
+def ended(folder: RunFolder) -> FinishedRun:
     """Refused where anything does not fit together, with a sentence that names it."""
     try:
         return _ended(folder)
@@ -49,7 +49,7 @@ def ended(folder: RunFolder) -> Ended:
         raise DpflError(f"The files of the run in {folder.path} do not fit together ({error}); restore them.") from error
 
 
-def _ended(folder: RunFolder) -> Ended:
+def _ended(folder: RunFolder) -> FinishedRun:
     told, result = (_mapping(folder, name) for name in ("statement.json", "result.json"))
     record, numbers = folder.record(), folder.came_to()
     accounts = accounts_of(folder, record)
@@ -58,7 +58,7 @@ def _ended(folder: RunFolder) -> Ended:
     accounts.check_kept(numbers["paid"])
     accounts.check_made()
     _refuse_uncounted(accounts)
-    restated = Restated(accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
+    restated = RestatedStatement(accounts, SystemEntropy() if record["resolved"]["entropy"] == "system" else Keyed(0))
     for word, said, truth in restated.differences(told):
         raise _differs(folder, "statement.json", word, said, truth)
     if result.get("privacy") != told:
@@ -68,7 +68,7 @@ def _ended(folder: RunFolder) -> Ended:
     for word, truth in came_to.items():
         if result.get(word) != truth:
             raise _differs(folder, "result.json", word, result.get(word), truth)
-    return Ended(folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result)
+    return FinishedRun(folder, record, numbers, accounts, restated.now, PrivacyStatement.from_dict(told), result)
 
 
 def _differs(folder: RunFolder, name: str, word: str, said: Any, truth: Any) -> DpflError:

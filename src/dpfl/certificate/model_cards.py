@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dpfl.certificate.check import Check
-from dpfl.certificate.finished_run import Ended
+from dpfl.certificate.check import VerificationCheck
+from dpfl.certificate.finished_run import FinishedRun
 from dpfl.certificate.reading import own_card
 from dpfl.privacy import Budget
 from dpfl.run.model_card import CLOSING, LOADING, NAME, PRIVACY, TITLE, closing_lines, privacy_lines, rows_of_outcome
@@ -20,21 +20,21 @@ EPSILON = re.compile(r"(?:epsilon|ε)\W*(?:is|of|was|below|under|at most)?\W*\d"
 """An epsilon where the card of a run has none."""
 
 
-def check_card(found: Ended) -> Check:
+def check_card(found: FinishedRun) -> VerificationCheck:
     """Whether the card says what the run's other files say; parts that nothing else tells are named."""
     text = own_card(found.folder)
     if text is None:
         words = f"{NAME} is not the card that the run wrote." if found.folder.file(NAME).exists() else f"There is no {NAME}."
-        return Check("card", "not the run's", unchecked=(words,))
+        return VerificationCheck("card", "not the run's", unchecked=(words,))
     try:
         faults = tuple(f"{NAME} is not the card of this run: {fault}." for fault in _faults(text, found))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         faults = (f"{NAME} cannot be compared, since result.json is not as a run writes it ({error}).",)
     unchecked = f"Of {NAME}, how the model is loaded, and the names of model, task and data."
-    return Check("card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,))
+    return VerificationCheck("card", "statement, budget, rounds and metrics are those of the run", faults, (unchecked,))
 
 
-def _faults(text: str, found: Ended) -> Iterator[str]:
+def _faults(text: str, found: FinishedRun) -> Iterator[str]:
     lines = text.splitlines()
     rendered = list(_rendered(found))
     headings = [line for line in lines if line.startswith("#") and line not in _code(lines)]
@@ -58,7 +58,7 @@ def _faults(text: str, found: Ended) -> Iterator[str]:
             yield f"it has an epsilon where the run wrote none ({line.strip()!r})"
 
 
-def _rendered(found: Ended) -> list[str]:
+def _rendered(found: FinishedRun) -> list[str]:
     budget = {name: value for name, value in found.record["resolved"]["budget"].items() if name != "part"}
     return rows_of_outcome(found.algorithm, Budget(**budget), found.result)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpfl.certificate.check import Check
-from dpfl.certificate.contents import Account, Certificate
+from dpfl.certificate.check import VerificationCheck
+from dpfl.certificate.contents import AccountSection, Certificate
 from dpfl.certificate.figures import same_figure
 from dpfl.certificate.finished_run import accounts_of
 from dpfl.certificate.reading import strict_json
@@ -32,7 +32,7 @@ UNUSABLE = (DpflError, OSError, ArithmeticError, AttributeError, KeyError, TypeE
 
 
 @dataclass(frozen=True)
-class Ordered:
+class OrderedReleases:
     """What the server ordered of a node, by event; `exact` is False where a certificate alone counts other things with it."""
 
     releases: Mapping[str, int]
@@ -40,7 +40,7 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedNodes:
     """Who took part in a run and what was ordered of them, by its folder, or else by its certificate."""
 
     names: Sequence[str]
@@ -48,10 +48,10 @@ class Expected:
     nodes: int
     hashes: Mapping[str, str]
     """Of the nodes' keys, and of what they know the run by."""
-    ordered: Mapping[str, Ordered]
+    ordered: Mapping[str, OrderedReleases]
 
     @classmethod
-    def of(cls, certificate: Certificate, folder: RunFolder | None) -> Expected:
+    def of(cls, certificate: Certificate, folder: RunFolder | None) -> ExpectedNodes:
         """
         Raises:
             DpflError: If the run's folder is there and cannot be read.
@@ -67,12 +67,12 @@ class Expected:
         return cls(names, len(names), node_hashes(record), _counted(held))
 
 
-def _listed(account: Account, exact: bool) -> Ordered:
+def _listed(account: AccountSection, exact: bool) -> OrderedReleases:
     """Exact where no other run is counted with it, and no plan stands for what was made."""
-    return Ordered({released.event: released.count for released in account.releases}, exact and not account.other_runs)
+    return OrderedReleases({released.event: released.count for released in account.releases}, exact and not account.other_runs)
 
 
-def _counted(held: Accounts) -> dict[str, Ordered]:
+def _counted(held: Accounts) -> dict[str, OrderedReleases]:
     """From the server's own ledgers, of this run alone; nothing where the nodes pay for nothing themselves."""
     if not held.algorithm.own_accounts:
         return {}
@@ -83,12 +83,12 @@ def _counted(held: Accounts) -> dict[str, Ordered]:
             for run, _, event, count, _ in ledger.debits():
                 if run == held.run:
                     releases[event] = releases.get(event, 0) + count
-        found[path.stem] = Ordered(releases)
+        found[path.stem] = OrderedReleases(releases)
     return found
 
 
 @dataclass(frozen=True)
-class Given:
+class NodeStatementFile:
     """A statement that its own key signed, from a file."""
 
     file: Path
@@ -116,7 +116,7 @@ class Given:
         )
 
 
-def verify_nodes(files: Sequence[Path], certificate: Certificate, folder: RunFolder | None) -> list[Check]:
+def verify_nodes(files: Sequence[Path], certificate: Certificate, folder: RunFolder | None) -> list[VerificationCheck]:
     """The statements of a run's nodes: each by itself, and whether they are all, and each once.
 
     Args:
@@ -126,44 +126,44 @@ def verify_nodes(files: Sequence[Path], certificate: Certificate, folder: RunFol
     """
     if certificate.trained.partition != NODES:
         words = "the certified run had no nodes, so that no statement of a node belongs to it."
-        return [Check(file.stem, "", (f"{file.name}: {words}",)) for file in files]
+        return [VerificationCheck(file.stem, "", (f"{file.name}: {words}",)) for file in files]
     try:
-        expected = Expected.of(certificate, folder)
+        expected = ExpectedNodes.of(certificate, folder)
     except UNUSABLE as error:
-        return [Check("nodes", "", (f"Who took part in the run cannot be read: {error}",))] if files else []
+        return [VerificationCheck("nodes", "", (f"Who took part in the run cannot be read: {error}",))] if files else []
     if not files:
         named = ", ".join(expected.names) or f"{expected.nodes} nodes"
         words = f"What these spent by their own ledgers, whose signed statements were not given: {named}."
-        return [Check("nodes", "statements not given: they lie in nodes/ of the run's folder", unchecked=(words,))]
+        return [VerificationCheck("nodes", "statements not given: they lie in nodes/ of the run's folder", unchecked=(words,))]
     checks, given = [], []
     for file in files:
         try:
             given.append(_read(file))
             checks.append(_checked(given[-1], certificate, expected))
         except UNUSABLE as error:
-            checks.append(Check(file.stem, "", (f"{file.name}: {error}",)))
+            checks.append(VerificationCheck(file.stem, "", (f"{file.name}: {error}",)))
     return [*checks, _together(given, expected)]
 
 
-def _read(file: Path) -> Given:
+def _read(file: Path) -> NodeStatementFile:
     envelope = strict_json(file.read_text())
-    return Given(file, statement.check(envelope, str(envelope["statement"]["public_key"])))
+    return NodeStatementFile(file, statement.check(envelope, str(envelope["statement"]["public_key"])))
 
 
-def _checked(given: Given, certificate: Certificate, expected: Expected) -> Check:
+def _checked(given: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes) -> VerificationCheck:
     text = given.text
     if expected.names and given.name not in expected.names:
-        return Check(given.name, "", (f"{given.file.name}: the run had no node {given.name}.",))
+        return VerificationCheck(given.name, "", (f"{given.file.name}: the run had no node {given.name}.",))
     findings = [f"The statement of {given.name} {fault}." for fault in _faults(given, certificate, expected)]
     ordered, unchecked = expected.ordered.get(given.name), []
     if ordered and not ordered.exact:
         unchecked.append(f"Whether {given.name} made all releases that were ordered: the certificate counts others with them.")
     known = f"{KEY_OF}{given.name}" in expected.hashes
     whose = "by the key that the run lists" if known else f"by the key {given.key[:16]}..., to be compared with its owner"
-    return Check(given.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked))
+    return VerificationCheck(given.name, f"signed {whose}: {text}", tuple(findings), tuple(unchecked))
 
 
-def _faults(given: Given, certificate: Certificate, expected: Expected) -> Iterator[str]:
+def _faults(given: NodeStatementFile, certificate: Certificate, expected: ExpectedNodes) -> Iterator[str]:
     """What a statement says that its run does not."""
     words, stated = given.words, certificate.guarantee
     if expected.hashes.get(f"{KEY_OF}{given.name}", key := fingerprint(given.key)) != key:
@@ -181,10 +181,10 @@ def _faults(given: Given, certificate: Certificate, expected: Expected) -> Itera
         if words[word] != getattr(stated, word):
             yield f"is for another {word} than the run: {words[word]!r}, not {getattr(stated, word)!r}"
     if words["run"] is not None:
-        yield from _releases(given, expected.ordered.get(given.name, Ordered({}, exact=bool(expected.names))))
+        yield from _releases(given, expected.ordered.get(given.name, OrderedReleases({}, exact=bool(expected.names))))
 
 
-def _releases(given: Given, ordered: Ordered) -> Iterator[str]:
+def _releases(given: NodeStatementFile, ordered: OrderedReleases) -> Iterator[str]:
     """Of every kind as many as were ordered. Where there are fewer, nobody here can tell whether they were made."""
     made, everything = given.run["releases"], given.words["releases"]
     if any(type(count) is not int or count < 1 for count in (*made.values(), *everything.values())):
@@ -201,9 +201,9 @@ def _releases(given: Given, ordered: Ordered) -> Iterator[str]:
             yield f"differs from what was ordered: {given.name} counts {own} x {kind}, the server {asked}; {why}"
 
 
-def _together(given: Sequence[Given], expected: Expected) -> Check:
+def _together(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> VerificationCheck:
     """Every node of the run, and each once: by its name, and by its key."""
-    findings, names, keys = [], dict[str, Given](), dict[str, Given]()
+    findings, names, keys = [], dict[str, NodeStatementFile](), dict[str, NodeStatementFile]()
     for one in given:
         if one.name in names:
             findings.append(f"The statement of {one.name} was given twice: {names[one.name].file.name} and {one.file.name}.")
@@ -218,10 +218,10 @@ def _together(given: Sequence[Given], expected: Expected) -> Check:
     findings += [f"The statement of {name} is missing: it took part in the run." for name in missing]
     if not expected.names and len(names) != expected.nodes:
         findings.append(f"{len(names)} of {expected.nodes} nodes have a statement here.")
-    return Check("nodes", f"{len(names)}, every node of the run", tuple(findings), tuple(_unknown(given, expected)))
+    return VerificationCheck("nodes", f"{len(names)}, every node of the run", tuple(findings), tuple(_unknown(given, expected)))
 
 
-def _unknown(given: Sequence[Given], expected: Expected) -> Iterator[str]:
+def _unknown(given: Sequence[NodeStatementFile], expected: ExpectedNodes) -> Iterator[str]:
     strange = [f"{one.name} ({fingerprint(one.key)})" for one in given if f"{KEY_OF}{one.name}" not in expected.hashes]
     if strange:
         yield f"Whose keys signed for these nodes; compare them with their owners: {', '.join(strange)}."

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import Account, Certificate, headline, shown
+from dpfl.certificate.contents import AccountSection, Certificate, headline, shown
 from dpfl.certificate.figures import number
 from dpfl.privacy.statement import unit_in_words
 
@@ -167,7 +167,7 @@ def _items(texts: Iterable[str]) -> str:
     return "".join(f"<li>{escape(text)}</li>" for text in texts)
 
 
-def _releases(accounts: list[Account]) -> str:
+def _releases(accounts: list[AccountSection]) -> str:
     """Kinds of release with the largest count of any account, and in how many accounts they are."""
     most: dict[str, int] = {}
     within: Counter[str] = Counter()

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpfl.certificate import contents
-from dpfl.certificate.check import Check
-from dpfl.certificate.contents import Account, Certificate, shown
+from dpfl.certificate.check import VerificationCheck
+from dpfl.certificate.contents import AccountSection, Certificate, shown
 from dpfl.certificate.figures import TOLERANCE, Epsilon, number, same_figure, stated_figure
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant, proving
 from dpfl.privacy.accounting.calibration import check_target
-from dpfl.privacy.accounting.events import Spent, decode, describe
+from dpfl.privacy.accounting.events import EventCounts, decode, describe
 from dpfl.privacy.ledger.client_ledgers import FEDERATION
 from dpfl.run.folder import code_sha256
 
@@ -22,7 +22,7 @@ UNCOMPUTABLE = (DpflError, ArithmeticError, MemoryError, ValueError)
 """What an accountant raises for releases that nobody makes."""
 
 
-def check_epsilon(certificate: Certificate) -> Check:
+def check_epsilon(certificate: Certificate) -> VerificationCheck:
     """Every figure again, from the listed releases and the named accountant."""
     stated, findings = certificate.guarantee, []
     try:
@@ -45,10 +45,10 @@ def check_epsilon(certificate: Certificate) -> Check:
     if number(stated.used) > number(stated.proven) + TOLERANCE:
         findings.append(f"The certificate states that {stated.used} was used, which is more than is proven ({stated.proven}).")
     outcome = f"{shown(stated.proven)}, computed again for {len(certificate.accounts)} accounts by {stated.accountant}"
-    return Check("epsilon", outcome, tuple(findings))
+    return VerificationCheck("epsilon", outcome, tuple(findings))
 
 
-def _account_figures(account: Account, by: str, delta: float) -> Iterator[str]:
+def _account_figures(account: AccountSection, by: str, delta: float) -> Iterator[str]:
     spent = {decode(released.event): released.count for released in account.releases}
     epsilon = _epsilon_again(spent, by, delta, account.proven)
     if len(spent) != len(account.releases) or any(released.count < 1 for released in account.releases):
@@ -60,7 +60,7 @@ def _account_figures(account: Account, by: str, delta: float) -> Iterator[str]:
             yield f"{account.name}: {released.event} is called '{released.kind}', but is {describe(decode(released.event))}."
 
 
-def _epsilon_again(spent: Spent, by: str, delta: float, stated: Epsilon) -> Epsilon:
+def _epsilon_again(spent: EventCounts, by: str, delta: float, stated: Epsilon) -> Epsilon:
     """By the named accountant; by RDP alone where that is far from what is stated, since a tight one could take for ever."""
     quick = stated_figure(accountant("rdp").epsilon(spent, delta))
     if stated == "unbounded" or number(quick) > 10 * number(stated) + 100:
@@ -68,23 +68,25 @@ def _epsilon_again(spent: Spent, by: str, delta: float, stated: Epsilon) -> Epsi
     return stated_figure(accountant(by).epsilon(spent, delta))
 
 
-def check_claim(certificate: Certificate) -> Check:
+def check_claim(certificate: Certificate) -> VerificationCheck:
     """The paper's figure again, from what the paper counts and by its own accountant."""
     claim = certificate.claimed
     if claim.epsilon is None:
-        return Check("claimed", f"nothing ({claim.text})")
+        return VerificationCheck("claimed", f"nothing ({claim.text})")
     if claim.accountant is None:
-        return Check("claimed", f"{shown(claim.epsilon)} by a formula ({claim.text}), which is not computed again")
+        return VerificationCheck("claimed", f"{shown(claim.epsilon)} by a formula ({claim.text}), which is not computed again")
     try:
         spent = {decode(event): count for event, count in claim.stated.items()}
         epsilon = _epsilon_again(spent, claim.accountant, certificate.guarantee.delta, claim.epsilon)
     except UNCOMPUTABLE as error:
-        return Check("claimed", "", (f"The claimed epsilon cannot be computed again: {error}",))
+        return VerificationCheck("claimed", "", (f"The claimed epsilon cannot be computed again: {error}",))
     found = f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states {claim.epsilon} as claimed."
-    return Check("claimed", f"{shown(claim.epsilon)}, computed again", () if same_figure(epsilon, claim.epsilon) else (found,))
+    return VerificationCheck(
+        "claimed", f"{shown(claim.epsilon)}, computed again", () if same_figure(epsilon, claim.epsilon) else (found,)
+    )
 
 
-def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Check:
+def check_listing(certificate: Certificate, names: Sequence[str] | None) -> VerificationCheck:
     """Whether every account is listed, and once; `names` are those of the run, None where its folder is not here."""
     listed, findings = [account.name for account in certificate.accounts], []
     findings += [f"The account of {name} is listed twice." for name, count in Counter(listed).items() if count > 1]
@@ -97,12 +99,12 @@ def check_listing(certificate: Certificate, names: Sequence[str] | None) -> Chec
         clients = certificate.trained.clients
         if set(listed) != {FEDERATION} and len(set(listed)) != clients:
             findings.append(f"The certificate lists {len(set(listed))} accounts of {clients} clients.")
-        return Check("accounts", f"{len(listed)}, each once", tuple(findings))
+        return VerificationCheck("accounts", f"{len(listed)}, each once", tuple(findings))
     findings += [f"The account of {owner} is missing from the certificate." for owner in names if owner not in listed]
-    return Check("accounts", "every account of the run, each once", tuple(findings))
+    return VerificationCheck("accounts", "every account of the run, each once", tuple(findings))
 
 
-def check_issue(certificate: Certificate, last_debit: float | None = None) -> Check:
+def check_issue(certificate: Certificate, last_debit: float | None = None) -> VerificationCheck:
     """When and with what it was made. Only the signer knows when, but it was not before the last debit that it counts."""
     findings, unchecked = [], [f"When it was issued ({certificate.issued}): the signer says so."]
     try:
@@ -120,4 +122,4 @@ def check_issue(certificate: Certificate, last_debit: float | None = None) -> Ch
         unchecked.append(f"certified_by: dpfl {by['dpfl']} made it, whose code is not that of this installation.")
     elif by["dpfl"] != contents.version():
         findings.append(f"certified_by says dpfl {by['dpfl']}; this code is dpfl {contents.version()}.")
-    return Check("issued", f"{certificate.issued}, as its signer says", tuple(findings), tuple(unchecked))
+    return VerificationCheck("issued", f"{certificate.issued}, as its signer says", tuple(findings), tuple(unchecked))

@@ -17,7 +17,7 @@ COUNTED = ("releases", "most")
 """Counts that do."""
 
 
-class Restated:
+class RestatedStatement:
     """The statement of a run made again: as the ledgers are now, and as they stood at the run's own last row."""
 
     def __init__(self, accounts: Accounts, randomness: Randomness) -> None:

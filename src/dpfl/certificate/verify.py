@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from dpfl.certificate import contents
 from dpfl.certificate.attached_files import check_pages, check_sent, others
-from dpfl.certificate.check import Check
-from dpfl.certificate.contents import Account, Certificate, shown
+from dpfl.certificate.check import VerificationCheck
+from dpfl.certificate.contents import AccountSection, Certificate, shown
 from dpfl.certificate.figures import number, same_figure, stated_figure
-from dpfl.certificate.finished_run import Ended, accounts_of, ended
+from dpfl.certificate.finished_run import FinishedRun, accounts_of, ended
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
@@ -37,7 +37,7 @@ OLDER = ("dpfl certificate 1",)
 
 @dataclass(frozen=True)
 class Verdict:
-    checks: tuple[Check, ...]
+    checks: tuple[VerificationCheck, ...]
     certificate: Certificate | None = None
 
     @property
@@ -89,14 +89,16 @@ def verify(
     return Verdict((*checks, _code(certificate)), certificate)
 
 
-def _with_run(folder: RunFolder, certificate: Certificate, file: Path, data: bool) -> list[Check]:
+def _with_run(folder: RunFolder, certificate: Certificate, file: Path, data: bool) -> list[VerificationCheck]:
     checks = list(_run_checks(folder, certificate))
-    unhashed = Check("data", "not hashed again: ask for it with --data", unchecked=("The data: --data hashes it again.",))
+    unhashed = VerificationCheck(
+        "data", "not hashed again: ask for it with --data", unchecked=("The data: --data hashes it again.",)
+    )
     checks.append(_data(folder, certificate) if data else unhashed)
-    return [*checks, Check("folder", "compared as far as listed here", unchecked=tuple(others(folder, file)))]
+    return [*checks, VerificationCheck("folder", "compared as far as listed here", unchecked=tuple(others(folder, file)))]
 
 
-def _without_run(certificate: Certificate, file: Path) -> list[Check]:
+def _without_run(certificate: Certificate, file: Path) -> list[VerificationCheck]:
     """Only what the certificate says of itself, and what was sent with it."""
     formula = ", the claimed epsilon, which is of a formula" if certificate.claimed.accountant is None else ""
     words = (
@@ -104,7 +106,7 @@ def _without_run(certificate: Certificate, file: Path) -> list[Check]:
         "ledgers, debits, other runs on them, what was used, rounds, entropy, adversary, assumptions, versions, data, model, "
         f"and whether it was issued after the last debit{formula}."
     )
-    checks = [Check("run", "not compared: give its folder with --run", unchecked=(words,))]
+    checks = [VerificationCheck("run", "not compared: give its folder with --run", unchecked=(words,))]
     sent = check_sent(file, certificate)
     return [*checks, check_listing(certificate, None), check_issue(certificate), *([sent] if sent else [])]
 
@@ -112,11 +114,13 @@ def _without_run(certificate: Certificate, file: Path) -> list[Check]:
 def _older(file: Path) -> Verdict:
     """Its words were taken from the run as they stood."""
     why = "is of an older form, whose words were not computed again; certify its run with this version."
-    return Verdict((Check("file", "", (f"{file.name} {why}",)),))
+    return Verdict((VerificationCheck("file", "", (f"{file.name} {why}",)),))
 
 
 def _broken(file: Path, why: str) -> Verdict:
-    return Verdict((Check("file", "", (f"{file.name} is not a whole certificate ({why}); get it again from its signer.",)),))
+    return Verdict(
+        (VerificationCheck("file", "", (f"{file.name} is not a whole certificate ({why}); get it again from its signer.",)),)
+    )
 
 
 def _beside(file: Path, certificate: Certificate) -> RunFolder | None:
@@ -126,7 +130,7 @@ def _beside(file: Path, certificate: Certificate) -> RunFolder | None:
     return folder if folder.experiment().get("run", {}).get("id") == certificate.trained.run else None
 
 
-def _signature(body: Any, signature: str, certificate: Certificate, expected: str | None) -> Check:
+def _signature(body: Any, signature: str, certificate: Certificate, expected: str | None) -> VerificationCheck:
     signer, findings = certificate.signer, []
     if not signed(body, signature, signer.public_key):
         findings.append("The signature does not fit the certificate: something in it was changed after it was signed.")
@@ -140,24 +144,24 @@ def _signature(body: Any, signature: str, certificate: Certificate, expected: st
         findings.append(f"It was signed with the key {true}, not with the one given ({fingerprint(expected)}).")
     known = "the key given" if expected else f"{true}; compare this fingerprint with its owner, or give --key"
     unchecked = () if expected else (f"Whose key it is that signed: compare {true} with its owner, or give --key.",)
-    return Check("signature", f"good, by {known}", tuple(findings), unchecked)
+    return VerificationCheck("signature", f"good, by {known}", tuple(findings), unchecked)
 
 
-def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
+def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[VerificationCheck]:
     """The same contents, read from the folder again."""
     accounts = certificate.accounts
     try:
         sealed(folder, b"")
     except DpflError as error:
-        yield Check("run", "", (f"The run's folder cannot be compared: {error}",))
+        yield VerificationCheck("run", "", (f"The run's folder cannot be compared: {error}",))
         return
     try:
         held = accounts_of(folder, folder.experiment())
     except UNREADABLE as error:
-        yield Check("run", "", (f"The run's record cannot be compared: {error}",))
+        yield VerificationCheck("run", "", (f"The run's record cannot be compared: {error}",))
         return
     ledgers = [finding for account in accounts for finding in _ledger(folder, account, held)]
-    yield Check("ledgers", f"{len(accounts)}, row by row as certified", tuple(ledgers))
+    yield VerificationCheck("ledgers", f"{len(accounts)}, row by row as certified", tuple(ledgers))
     if not ledgers:
         yield from _derived_checks(folder, certificate)
     yield check_listing(certificate, [path.stem for path in held.paths()])
@@ -179,12 +183,12 @@ def _last_debit(accounts: Accounts) -> float | None:
     return max(times, default=None)
 
 
-def _files(folder: RunFolder, certificate: Certificate) -> Check:
+def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     """By their hashes; a certificate from before some files had one is compared by the others, which is said."""
     try:
         there, added = hashes(folder), added_hashes(folder)
     except UNREADABLE as error:
-        return Check("files", "", (f"The run's files cannot be compared: {error}",))
+        return VerificationCheck("files", "", (f"The run's files cannot be compared: {error}",))
     if added and not added.keys() & certificate.hashes.keys():
         held = {name: value for name, value in there.items() if name not in added}
         words = f"Whether {', '.join(added)} changed since: the certificate is from before it had their digests."
@@ -192,12 +196,12 @@ def _files(folder: RunFolder, certificate: Certificate) -> Check:
     return _section("files", certificate.hashes, lambda: there)
 
 
-def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Check]:
+def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[VerificationCheck]:
     """What follows from record, checkpoint and ledgers, once more."""
     try:
         found = ended(folder)
     except UNREADABLE as error:
-        yield Check("run", "", (f"The run does not fit together: {error}",))
+        yield VerificationCheck("run", "", (f"The run does not fit together: {error}",))
         return
     again = "computed again from record, checkpoint and ledgers"
     yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(found, certificate.accounts), again)
@@ -208,15 +212,17 @@ def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Che
     yield check_card(found)
 
 
-def _statement(found: Ended, certificate: Certificate) -> Check:
+def _statement(found: FinishedRun, certificate: Certificate) -> VerificationCheck:
     """It was compared where the run was made again; where other runs spent since, it says less than the certificate."""
     told, now = stated_figure(found.told.proven), certificate.guarantee.proven
     if number(told) < number(now) and not same_figure(told, now):
-        return Check("statement", f"true when the run ended: {shown(told)}; the certificate counts what came since, and plans")
-    return Check("statement", f"{shown(told)}, every word and figure made again")
+        return VerificationCheck(
+            "statement", f"true when the run ended: {shown(told)}; the certificate counts what came since, and plans"
+        )
+    return VerificationCheck("statement", f"{shown(told)}, every word and figure made again")
 
 
-def _ledger(folder: RunFolder, account: Account, accounts: Accounts) -> Iterator[str]:
+def _ledger(folder: RunFolder, account: AccountSection, accounts: Accounts) -> Iterator[str]:
     path = next((path for path in accounts.paths() if path.stem == account.name), None)
     if path is None:
         yield f"The run has no account of {account.name}."
@@ -232,7 +238,7 @@ def _ledger(folder: RunFolder, account: Account, accounts: Accounts) -> Iterator
     yield f"The ledger of {account.name} ({held.ledger}) differs: {_difference(held, account)}."
 
 
-def _difference(held: Account, certified: Account) -> str:
+def _difference(held: AccountSection, certified: AccountSection) -> str:
     parts = []
     if held.debits != certified.debits:
         parts.append(f"it holds {held.debits} debits, the certificate {certified.debits}")
@@ -248,45 +254,47 @@ def _difference(held: Account, certified: Account) -> str:
     return "; ".join(parts)
 
 
-def _section(name: str, certified: Any, found: Callable[[], Any], outcome: str = "as in the run's folder") -> Check:
+def _section(name: str, certified: Any, found: Callable[[], Any], outcome: str = "as in the run's folder") -> VerificationCheck:
     try:
         there = found()
     except UNREADABLE as error:
-        return Check(name, "", (f"The run's {name} cannot be compared: {error}",))
+        return VerificationCheck(name, "", (f"The run's {name} cannot be compared: {error}",))
     told, held = (part if isinstance(part, Mapping) else part.model_dump() for part in (certified, there))
     findings = [
         f"{key} is {held.get(key, 'missing')!r} in the run's folder; the certificate states {told.get(key, 'nothing')!r}."
         for key in sorted({*told, *held})
         if told.get(key) != held.get(key)
     ]
-    return Check(name, outcome, tuple(findings))
+    return VerificationCheck(name, outcome, tuple(findings))
 
 
-def _data(folder: RunFolder, certificate: Certificate) -> Check:
+def _data(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
     """The data itself, where the experiment says how to load it and it lies on this machine."""
     recorded = folder.experiment().get("experiment")
     if folder.experiment().get("resolved", {}).get("partition") == NODES:
-        return Check("data", "at the nodes, and theirs alone; only the form of a sample and the test set were at the server")
+        return VerificationCheck(
+            "data", "at the nodes, and theirs alone; only the form of a sample and the test set were at the server"
+        )
     if not recorded:
         words = "the data was given from Python and is not hashed again"
-        return Check("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}.",))
+        return VerificationCheck("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}.",))
     try:
         federation = parse(recorded).federation()
     except DpflError as error:
         words = f"it is not here to be hashed again ({error})"
-        return Check("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",))
+        return VerificationCheck("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",))
     plain = {"federation": federation.sha256, "train": federation.train.sha256}
     true = {name: sealed(folder, value.encode()) for name, value in plain.items()}
     true |= {"test": federation.test.sha256} if federation.test else {}
     differing = [name for name, value in true.items() if certificate.hashes.get(name) != value]
     findings = [f"The {name} data on this machine is not that which was certified." for name in differing]
-    return Check("data", "hashed again, as certified", tuple(findings))
+    return VerificationCheck("data", "hashed again, as certified", tuple(findings))
 
 
-def _code(certificate: Certificate) -> Check:
+def _code(certificate: Certificate) -> VerificationCheck:
     """Other code is no fault: a certificate must outlive the version that made it."""
     here = code_sha256()
     if certificate.hashes.get("code") == here:
-        return Check("code", "that trained is the code of this installation")
+        return VerificationCheck("code", "that trained is the code of this installation")
     trained = f"that trained was dpfl {certificate.versions.get('dpfl', '?')}; this installation differs from it"
-    return Check("code", trained, unchecked=(f"The code {trained}.",))
+    return VerificationCheck("code", trained, unchecked=(f"The code {trained}.",))

@@ -48,7 +48,7 @@ COMMANDS = {
 """The file of each (and the group in it), and what it does."""
 
 
-class Commands(TyperGroup):
+class LazyCommandGroup(TyperGroup):
     """Commands that are known by a line until one of them is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -76,7 +76,7 @@ def _plugin(name: str) -> Any:
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=LazyCommandGroup,
     help="Differentially private federated learning that says truthfully what it cost in privacy.",
     no_args_is_help=True,
     add_completion=False,

@@ -17,7 +17,7 @@ from rich.table import Table
 from dpfl import models
 from dpfl.algorithms import ALGORITHMS, Algorithm, from_name, options_of
 from dpfl.algorithms.options import nearest
-from dpfl.audit import Finding, Report
+from dpfl.audit import AuditFinding, AuditReport
 from dpfl.audit import audit as play
 from dpfl.audit.attacks.attacks import loaded, membership_of
 from dpfl.audit.audit import ready, with_finding
@@ -29,7 +29,7 @@ from dpfl.import_path import is_path
 from dpfl.planning.paid_queries import with_questions
 from dpfl.planning.planner import with_planned_noise
 from dpfl.privacy import Budget
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.folder import RunFolder
@@ -50,7 +50,7 @@ STYLES = {
 
 
 @dataclass(frozen=True)
-class Target:
+class AuditTarget:
     """What is audited: a system, that of an experiment, or that of a run, whose model is there as well. Experiments and runs
     have their own kind of noise."""
 
@@ -118,12 +118,12 @@ def audit(
         raise typer.Exit(1)
 
 
-def _target(word: str, variant: str | None) -> Target:
+def _target(word: str, variant: str | None) -> AuditTarget:
     path = Path(word)
     if path.is_dir() and word not in ALGORITHMS:
         return _run(RunFolder.open(path), variant)
     if word in ALGORITHMS or is_path(word):
-        return Target(_made(word, {}, variant))
+        return AuditTarget(_made(word, {}, variant))
     if path.suffix != ".toml":
         raise DpflError(f"There is no system, experiment file or run {word!r}; of the systems, {nearest(word, ALGORITHMS)}")
     return _experiment(load(path), variant)
@@ -135,18 +135,18 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
     return from_name(name, **options | ({"variant": variant} if variant else {}))
 
 
-def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> Target:
+def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> AuditTarget:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
     made = made.protecting(experiment.privacy.unit) if experiment.privacy.unit else made
     budget, privacy = experiment.budget, experiment.privacy
     clients = experiment.clients()
     made = _asking(made, experiment).over(budget.rounds, clients)
     release = made.release
-    if release and isinstance(release.noise, Planned) and budget.epsilon and budget.rounds:
+    if release and isinstance(release.noise, Uncalibrated) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
     made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
-    return Target(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
+    return AuditTarget(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
 
 
 def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:
@@ -157,7 +157,7 @@ def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:
     return with_questions(made, experiment.federation(), experiment.metrics.part(), budget, by, elsewhere=False)
 
 
-def _run(folder: RunFolder, variant: str | None) -> Target:
+def _run(folder: RunFolder, variant: str | None) -> AuditTarget:
     record = folder.experiment()
     if not record.get("experiment"):
         raise DpflError(f"The run in {folder.path} was started from Python; audit it there: dpfl.audit.audit(algorithm).")
@@ -167,7 +167,7 @@ def _run(folder: RunFolder, variant: str | None) -> Target:
     return replace(target, folder=folder)
 
 
-def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None) -> Finding:
+def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, data_dir: Path | None) -> AuditFinding:
     """Of the run's training samples and test samples, by its final weights and its own proven epsilon."""
     statement = folder.json("statement.json")
     federation = experiment.federation(data_dir)
@@ -176,11 +176,11 @@ def _own_membership(folder: RunFolder, experiment: Experiment, delta: float, dat
     proven = statement["proven"] if isinstance(statement["proven"], float) else float("inf")
     game, roc = "membership of the run", membership_of(module, federation, proven, delta)
     if roc is None:
-        return Finding(game, "", None, None, None, None, UNTESTABLE, "the data has no samples that were not trained on")
-    return Finding(game, "the run", None, proven, None, None, ESTIMATE, roc.text)
+        return AuditFinding(game, "", None, None, None, None, UNTESTABLE, "the data has no samples that were not trained on")
+    return AuditFinding(game, "the run", None, proven, None, None, ESTIMATE, roc.text)
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: AuditReport, console: Console) -> None:
     noise = f", {report.noise} noise of multiplier {report.noise_multiplier:.4g}" if report.noise_multiplier else ""
     console.print(
         f"[bold]{report.system}[/bold] ({report.variant}): one {report.unit}, delta {report.delta:g}{noise}; "
@@ -203,7 +203,7 @@ def show(report: Report, console: Console) -> None:
         console.print(f"This is about these games: {escape(report.coverage)}.", highlight=False, soft_wrap=True)
 
 
-def reason(report: Report) -> str:
+def reason(report: AuditReport) -> str:
     """The verdict in a sentence."""
     deciding = report.deciding
     if deciding is None or deciding.measured is None or report.verdict == TOO_LITTLE:
@@ -214,7 +214,7 @@ def reason(report: Report) -> str:
     return f"{measured}; claimed {_figure(deciding.claimed)}, proven {_figure(deciding.proven)}"
 
 
-def _table(findings: Sequence[Finding]) -> Table:
+def _table(findings: Sequence[AuditFinding]) -> Table:
     table = Table("game", "of", "claimed", "proven", "measured", "verdict", box=box.SIMPLE_HEAD)
     for finding in findings:
         sign = "" if finding.shown == "unbounded" else ">= " if finding.confidence else "~ "
@@ -225,7 +225,7 @@ def _table(findings: Sequence[Finding]) -> Table:
     return table
 
 
-def _lower(finding: Finding) -> str:
+def _lower(finding: AuditFinding) -> str:
     return str(finding.shown) if isinstance(finding.shown, str) else f"{finding.shown:.4f}"
 
 

@@ -45,9 +45,9 @@ def describe(
 ) -> None:
     """Propose the [data] section of an experiment for a table, from its header and types; no value is read off private data."""
     from dpfl.data.tables.describe import describe as propose
-    from dpfl.data.tables.table_files import Text
+    from dpfl.data.tables.table_files import TextFormat
 
-    typer.echo(propose(table.expanduser(), public, Text(delimiter, decimal, encoding)), nl=False)
+    typer.echo(propose(table.expanduser(), public, TextFormat(delimiter, decimal, encoding)), nl=False)
 
 
 @app.command()

@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.node.journal import Journal
-from dpfl.run.metrics import Row
+from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
-from dpfl.transports.flower.watch import Figure, alone
+from dpfl.transports.flower.watch import MetricSample, alone
 
 LOG = "server.log"
 
 
-class Told:
+class FederationProgress:
     """Passes on to `shown` what it is told."""
 
     def __init__(self, shown: Progress, folder: Path) -> None:
         self._shown, self._folder = shown, folder
         self._journal: Journal | None = None
         self._job: Any = None
-        self._row: Row | None = None
+        self._row: RoundRow | None = None
         self._lost = 0
 
     def start(self, job: Any) -> None:
@@ -29,7 +29,7 @@ class Told:
         self._journal.write("started", run=job.run, system=job.algorithm.name, round=job.coordinator.state.round)
         self._shown.start(job)
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         self._row = row
         lost = self._job.coordinator.lost
         assert self._journal is not None
@@ -46,7 +46,7 @@ class Told:
             self._journal.close()
         self._shown.stop()
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[MetricSample]:
         row = self._row
         if row is None or self._job is None:
             return [alone("dpfl_rounds_total", "counter", "Rounds made.", 0)]
@@ -57,6 +57,6 @@ class Told:
             alone("dpfl_bytes_total", "counter", "Bytes of models and updates.", row.bytes),
             alone("dpfl_seconds_total", "counter", "Seconds of the run.", row.seconds),
             alone("dpfl_clients", "gauge", "Nodes in the last round.", row.clients),
-            *([Figure("dpfl_epsilon_ordered", "gauge", "At most, by the server's count.", {guarantee: row.epsilon})]
+            *([MetricSample("dpfl_epsilon_ordered", "gauge", "At most, by the server's count.", {guarantee: row.epsilon})]
               if row.epsilon is not None else []),
         ]  # fmt: skip

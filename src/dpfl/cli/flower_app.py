@@ -13,8 +13,8 @@ from dpfl.cli.server import terms_of
 from dpfl.config.experiment import load
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import MOST_ANSWER
-from dpfl.transports.flower.grid_transport import GridPost
-from dpfl.views.progress import Live
+from dpfl.transports.flower.grid_transport import GridTransport
+from dpfl.views.progress import LiveProgress
 
 app = ServerApp()
 
@@ -26,5 +26,5 @@ def main(grid: Grid, context: Context) -> None:
     experiment, out = load(Path(str(context.run_config["experiment"]))), Path(str(context.run_config["out"]))
     begun = RunFolder(out).begun()
     terms, _ = terms_of(experiment)
-    result = experiment.serve(GridPost(grid, MOST_ANSWER, terms.deadline), terms, out, begun, Live(Console()))
+    result = experiment.serve(GridTransport(grid, MOST_ANSWER, terms.deadline), terms, out, begun, LiveProgress(Console()))
     show(result, Console())

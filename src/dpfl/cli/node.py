@@ -10,10 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpfl.cli.shorthand import Shorthand
+from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.errors import DpflError
 
-app = typer.Typer(cls=Shorthand, help="A node that guards its own data.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    cls=RunShorthandGroup, help="A node that guards its own data.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 TEMPLATE = """\
 # What this node does, for whom, and how much of it. Nothing else leaves it: `dpfl node check` says what that comes to.

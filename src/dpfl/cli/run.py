@@ -13,7 +13,7 @@ from dpfl.config.experiment import Experiment, load, parse
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, new_path
 from dpfl.run.train import Result
-from dpfl.views.progress import Live
+from dpfl.views.progress import LiveProgress
 from dpfl.views.run_view import figures
 from dpfl.views.terminal import statement_panel
 
@@ -32,7 +32,7 @@ def run(
     if resume and (file or set_ or out):
         raise DpflError("--resume goes on with a run as it was: leave out the file, --set and --out.")
     experiment = recorded(resume) if resume else load(file, set_ or ())
-    progress = None if quiet else Live(Console(stderr=True))
+    progress = None if quiet else LiveProgress(Console(stderr=True))
     folder = resume or out or new_path(experiment.algorithm.name)
     try:
         result = experiment.run(folder, resume is not None, progress, workers, data_dir)

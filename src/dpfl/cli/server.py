@@ -13,19 +13,19 @@ import typer
 from rich.console import Console
 
 from dpfl.cli.run import recorded, show
-from dpfl.cli.shorthand import Shorthand
+from dpfl.cli.shorthand import RunShorthandGroup
 from dpfl.config.experiment import Experiment, load
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, new_path
-from dpfl.run.nodes import MOST_ANSWER, Terms
-from dpfl.run.recorder import Silent
-from dpfl.views.progress import Live
+from dpfl.run.nodes import MOST_ANSWER, ServerTerms
+from dpfl.run.recorder import SilentProgress
+from dpfl.views.progress import LiveProgress
 
 if TYPE_CHECKING:
-    from dpfl.transports.flower.server import Listed
+    from dpfl.transports.flower.server import NodeKeys
 
 app = typer.Typer(
-    cls=Shorthand,
+    cls=RunShorthandGroup,
     help="The server of a federation: train over nodes that guard their own data.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -63,7 +63,7 @@ def run(
     serve(experiment, resume or out or new_path(experiment.algorithm.name), resume is not None, quiet, as_json)
 
 
-def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
+def terms_of(experiment: Experiment) -> tuple[ServerTerms, dict[str, NodeKeys]]:
     """Whose orders they are, and whose answers count, by the experiment and the server's folder."""
     from dpfl.protocol.keys import load_private
     from dpfl.transports.flower import server as carrier
@@ -71,11 +71,11 @@ def terms_of(experiment: Experiment) -> tuple[Terms, dict[str, Listed]]:
     section, engine = experiment.server, experiment.engine
     if not section.nodes:
         raise DpflError("The experiment lists no nodes: give [server.nodes] a line each, as `dpfl node init` prints it.")
-    nodes = {name: carrier.Listed.parse(name, line) for name, line in section.nodes.items()}
+    nodes = {name: carrier.NodeKeys.parse(name, line) for name, line in section.nodes.items()}
     owner = load_private(Path(section.folder) / carrier.OWNER)
     keys = {name: node.letters for name, node in nodes.items()}
     heads = Path(section.folder) / carrier.HEADS
-    return Terms(owner, keys, engine.deadline, engine.joining, engine.least_replies, heads), nodes
+    return ServerTerms(owner, keys, engine.deadline, engine.joining, engine.least_replies, heads), nodes
 
 
 def serve(
@@ -83,13 +83,13 @@ def serve(
     nodes_of_ours: AbstractContextManager[None] = nullcontext(),
 ) -> None:  # fmt: skip
     """Nodes that were started for it end before the SuperLink does."""
-    from dpfl.cli.federation_progress import Told
+    from dpfl.cli.federation_progress import FederationProgress
     from dpfl.transports.flower.server import carried
-    from dpfl.transports.flower.watch import Watch
+    from dpfl.transports.flower.watch import MetricsEndpoint
 
     section, (terms, nodes) = experiment.server, terms_of(experiment)
-    told = Told(Silent() if quiet else Live(Console(stderr=True)), Path(section.folder))
-    watched = Watch(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
+    told = FederationProgress(SilentProgress() if quiet else LiveProgress(Console(stderr=True)), Path(section.folder))
+    watched = MetricsEndpoint(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:
         carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
         with watched, carrier as post, nodes_of_ours, terminated():

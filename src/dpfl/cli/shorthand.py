@@ -7,7 +7,7 @@ from typing import Any
 from typer.core import TyperGroup
 
 
-class Shorthand(TyperGroup):
+class RunShorthandGroup(TyperGroup):
     """The command `run`, where the first word is none of the group's commands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dpfl import tasks
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.models import Buildable
 from dpfl.privacy import Randomness
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Site:
+class ClientContext:
     """Everything that the clients of one machine share; the tensors may lie in shared memory."""
 
     run: str
@@ -28,9 +28,9 @@ class Site:
     clients: Sequence[Tensor]
     declared: Sequence[int]
     randomness: Randomness
-    ledgers: Ledgers | None = None
+    ledgers: ClientLedgers | None = None
     fingerprint: str = ""
-    policy: Policy = field(default_factory=Policy)
+    policy: DisclosureRules = field(default_factory=DisclosureRules)
     public: Sequence[int] = ()
     """Clients whose data is nobody's secret."""
     held_out: int | None = None

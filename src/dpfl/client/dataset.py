@@ -13,7 +13,7 @@ from dpfl.lazy_import import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dpfl.data.units import Units
+    from dpfl.data.units import UnitGroups
 
 ROWS = 256
 """Rows that are copied at a time to read all of a client's data."""
@@ -24,22 +24,22 @@ SHARES = 1 << 32
 
 
 @dataclass(frozen=True)
-class Holdings:
+class ClientDataset:
     """A client's rows of a larger (shared) data set; with `persons`, all of one person's are one unit."""
 
     x: Tensor
     y: Tensor
     rows: Tensor
-    persons: Units | None = None
+    persons: UnitGroups | None = None
 
     def __len__(self) -> int:
         """Of units: rows, or persons."""
         return len(self.rows) if self.persons is None else len(self.persons)
 
     @property
-    def as_rows(self) -> Holdings:
+    def as_rows(self) -> ClientDataset:
         """The same rows, each by itself: for training whose guarantee does not depend on whose they are."""
-        return Holdings(self.x, self.y, self.rows)
+        return ClientDataset(self.x, self.y, self.rows)
 
     def take(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         chosen = self.rows[batch]
@@ -54,10 +54,10 @@ class Holdings:
 
 
 @dataclass(frozen=True)
-class Questioned:
+class QueryData:
     """A client that is asked about what it has, beside what is public of it. A person answers with the mean of their rows."""
 
-    data: Holdings
+    data: ClientDataset
     classes: int
     declared: int
     counted: Callable[[Tensor, Tensor, float], Tensor] | None = None

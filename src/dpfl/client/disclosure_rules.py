@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dpfl.client.task import Task, moved_by_a_sample
+from dpfl.client.task import ClientTask, moved_by_a_sample
 from dpfl.privacy.queries.answers import Mean
-from dpfl.refusals import Reason
+from dpfl.refusals import RefusalReason
 
 
 @dataclass(frozen=True)
-class Policy:
+class DisclosureRules:
     """Beside what is paid for: clipped updates and exact answers to a `trusted` server, which shows sums with noise only;
     updates that are `bare` of any noise; values that are `raw`, or covered by no accountant; a share of the noise only, where
     secure `sums` hide each client. By default none of these.
@@ -22,90 +22,90 @@ class Policy:
     raw: bool = False
     sums: bool = False
 
-    def refusal(self, task: Task) -> str:
+    def refusal(self, task: ClientTask) -> str:
         """Why the owner will not do this task; empty where it will."""
         return next((f"Its owner refuses {what}." for what, _ in self._broken(task)), "")
 
-    def reason(self, task: Task) -> Reason | None:
+    def reason(self, task: ClientTask) -> RefusalReason | None:
         """The same in one word."""
         return next((reason for _, reason in self._broken(task)), None)
 
-    def _broken(self, task: Task) -> Iterator[tuple[str, Reason]]:
+    def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
         rules = SURVEYS if task.survey else TASKS
         return ((what, reason) for asked, what, reason in rules if asked(self, task))
 
 
-def _private(task: Task) -> bool:
+def _private(task: ClientTask) -> bool:
     return bool((task.upload and task.upload.private) or (task.samples and task.samples.private) or task.summing)
 
 
-def _unbounded(task: Task) -> bool:
+def _unbounded(task: ClientTask) -> bool:
     upload = task.upload
     if upload is None or not upload.private or upload.protects != "sample":
         return False
     return not upload.covers(min(upload.apart, moved_by_a_sample(task.local, task.samples, task.steps)))
 
 
-def _slope_is_bounded(task: Task) -> bool:
+def _slope_is_bounded(task: ClientTask) -> bool:
     """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms are what is clipped."""
     samples = task.samples
     return bool(samples and samples.private and not task.upload and samples.clip.bounds in ("norm", "layers"))
 
 
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
-Objection = tuple[Callable[[Policy, Task], object], str, Reason]
+Objection = tuple[Callable[[DisclosureRules, ClientTask], object], str, RefusalReason]
 
 SURVEYS: tuple[Objection, ...] = (
     (
         lambda own, task: task.survey and task.survey.trusted and not own.trusted,
         "a question of a server that it does not trust",
-        Reason.NOT_TRUSTED,
+        RefusalReason.NOT_TRUSTED,
     ),
     (
         lambda own, task: task.survey and task.survey.exact and not task.survey.trusted and not own.raw,
         "a question whose answer has no noise",
-        Reason.RAW_VALUES,
+        RefusalReason.RAW_VALUES,
     ),
-    (lambda own, task: task.shares and not own.sums, ONLY_A_SHARE, Reason.NOT_TRUSTED),
+    (lambda own, task: task.shares and not own.sums, ONLY_A_SHARE, RefusalReason.NOT_TRUSTED),
     (
         lambda own, task: task.summed and not (task.shares and isinstance(task.survey, Mean)),
         "a secure sum of answers that are no mean, or that nobody shares the noise of",
-        Reason.UNCOVERED,
+        RefusalReason.UNCOVERED,
     ),
 )
 
 TASKS: tuple[Objection, ...] = (
-    (lambda own, task: task.steps < 1 and not task.looks, "a task of less than one step", Reason.BAD_WORDS),
-    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", Reason.RAW_VALUES),
+    (lambda own, task: task.steps < 1 and not task.looks, "a task of less than one step", RefusalReason.BAD_WORDS),
+    (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", RefusalReason.RAW_VALUES),
     (
         lambda own, task: task.samples and task.samples.private and task.samples.realised and not own.raw,
         "a task that divides by the batch that was drawn",
-        Reason.RAW_VALUES,
+        RefusalReason.RAW_VALUES,
     ),
     (
         lambda own, task: not _private(task) and task.clients.private and not own.trusted,
         "a task that leaves the noise to a server that it does not trust",
-        Reason.NOT_TRUSTED,
+        RefusalReason.NOT_TRUSTED,
     ),
     (
         lambda own, task: not _private(task) and not task.clients.private and not own.bare,
         "a task without noise",
-        Reason.WITHOUT_NOISE,
+        RefusalReason.WITHOUT_NOISE,
     ),
     (
         lambda own, task: task.slope and not _slope_is_bounded(task),
         "a slope that the noise of the steps does not cover",
-        Reason.UNCOVERED,
+        RefusalReason.UNCOVERED,
     ),
     (
         lambda own, task: _private(task) and task.samples and task.samples.sampling.counts,
         "batches that are drawn by how many samples it has",
-        Reason.UNCOVERED,
+        RefusalReason.UNCOVERED,
     ),
     (
         lambda own, task: task.summing and not own.sums,
         ONLY_A_SHARE,
-        Reason.NOT_TRUSTED,
+        RefusalReason.NOT_TRUSTED,
     ),
     (
         lambda own, task: (
@@ -113,7 +113,11 @@ TASKS: tuple[Objection, ...] = (
             and (not task.summed or task.raw or task.slope or task.upload or (task.summing is task.samples and task.steps != 1))
         ),
         "a secure sum of anything but one step on samples, or of one clipped update",
-        Reason.UNCOVERED,
+        RefusalReason.UNCOVERED,
     ),
-    (lambda own, task: _unbounded(task), "an upload whose noise is for less than one sample can move it", Reason.UNCOVERED),
+    (
+        lambda own, task: _unbounded(task),
+        "an upload whose noise is for less than one sample can move it",
+        RefusalReason.UNCOVERED,
+    ),
 )

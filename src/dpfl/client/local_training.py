@@ -10,23 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.drift import Drift
 from dpfl.client.objectives import Generator
 from dpfl.client.plain_descent import descent
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, check_units
 from dpfl.gradients.products import sum_rows
 from dpfl.models import FlatModel
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import Clip, Measuring, Reshaping
+from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, ReshapingClip
 
 Watch = Callable[[np.ndarray], None]
 """Told of a batch, before its step."""
 
 
 def private_steps(
-    gradients: ClippedGradients, data: Holdings, size: int, steps: int, local: Local, release: Release, generator: Generator,
+    gradients: ClippedGradients, data: ClientDataset, size: int, steps: int, local: LocalTraining, release: Release, generator: Generator,
     drift: Drift | None = None, watch: Watch | None = None,
 ) -> None:  # fmt: skip
     """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).
@@ -49,7 +49,7 @@ def private_steps(
         here += step(drift.added(noisy, here) if drift else noisy)
 
 
-def clipped_batch(gradients: ClippedGradients, data: Holdings, release: Release, generator: Generator) -> Tensor:
+def clipped_batch(gradients: ClippedGradients, data: ClientDataset, release: Release, generator: Generator) -> Tensor:
     """The clipped sum of one batch, for those who add the noise elsewhere."""
     batch = release.sampling.draw(len(data), generator("batch"))
     return clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
@@ -57,7 +57,7 @@ def clipped_batch(gradients: ClippedGradients, data: Holdings, release: Release,
 
 def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, whose: Tensor | None = None) -> Tensor:
     """By the norms of the layers; or from gradients written out, where the clip has a measure of its own. In float64."""
-    if not isinstance(clip, Measuring):
+    if not isinstance(clip, MeasuringClip):
         return gradients(x, y, clip.factors, whose).total
     total = torch.zeros(gradients.model.layout.trainable, dtype=torch.float64)
     written = gradients.rows(x, y) if whose is None else gradients.unit_rows(x, y, whose)
@@ -65,7 +65,7 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
     for _, rows in written:
         total += (
             clip.clipped(rows).double().sum(0)
-            if isinstance(clip, Reshaping)
+            if isinstance(clip, ReshapingClip)
             else sum_rows(clip.factors(clip.norms(rows)), rows)
         )
         units += len(rows)
@@ -75,12 +75,12 @@ def clipped_sum(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor, w
 
 def gradient_norms(gradients: ClippedGradients, clip: Clip, x: Tensor, y: Tensor) -> Tensor:
     """What the clip bounds, of every sample."""
-    norms = [clip.norms(rows) if isinstance(clip, Measuring) else rows.norm(dim=1) for _, rows in gradients.rows(x, y)]
+    norms = [clip.norms(rows) if isinstance(clip, MeasuringClip) else rows.norm(dim=1) for _, rows in gradients.rows(x, y)]
     return torch.cat([torch.zeros(0), *norms])
 
 
 def plain_steps(
-    model: FlatModel, data: Holdings, steps: int, local: Local, generator: Generator, drift: Drift | None = None,
+    model: FlatModel, data: ClientDataset, steps: int, local: LocalTraining, generator: Generator, drift: Drift | None = None,
     last: Tensor | None = None,
 ) -> None:  # fmt: skip
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""

@@ -75,7 +75,7 @@ class Contrastive:
 
 @part("objective.perturbed", stddev="deviation")
 @dataclass(frozen=True)
-class Perturbed:
+class PerturbedScores:
     """Cross-entropy + share times that of the scores which a last linear layer moved by N(0, deviation^2) gives."""
 
     share: float = 1.0

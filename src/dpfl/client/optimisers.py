@@ -53,7 +53,7 @@ NOT_PLANNED = "This learning rate follows from budget, clients and model; give a
 
 @part("optimiser.planned-sgd")
 @dataclass(frozen=True)
-class PlannedSGD:
+class UncalibratedSGD:
     """SGD whose rate is found before training: noise alone moves the model by about `walk` over the run; or, with `by_rows`,
     on rows of a table, by what is declared of a row."""
 

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.drift import Drift
 from dpfl.client.optimisers import SGD, Optimiser
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.gradients.chain import Chain
 from dpfl.gradients.clipped import plain_gradient
 from dpfl.gradients.losses import Loss, losses_and_gradients, mean_loss
@@ -26,7 +26,12 @@ Descent = Callable[[Iterable[Tensor]], Iterator[float]]
 
 
 def descent(
-    model: FlatModel, data: Holdings, local: Local, steps: int, drift: Drift | None = None, loss_of: Loss = mean_loss
+    model: FlatModel,
+    data: ClientDataset,
+    local: LocalTraining,
+    steps: int,
+    drift: Drift | None = None,
+    loss_of: Loss = mean_loss,
 ) -> Descent:
     """The quickest way for this model, these samples and this many steps; only by autograd where the loss has more terms."""
     rate, anyhow = local.optimiser.rate, partial(_by_autograd, model, data, local.optimiser, drift, loss_of)
@@ -40,7 +45,7 @@ def descent(
 
 
 def _by_autograd(
-    model: FlatModel, data: Holdings, optimiser: Optimiser, drift: Drift | None, loss_of: Loss, batches: Iterable[Tensor]
+    model: FlatModel, data: ClientDataset, optimiser: Optimiser, drift: Drift | None, loss_of: Loss, batches: Iterable[Tensor]
 ) -> Iterator[float]:
     step, here = optimiser.start(), model.vector[: model.layout.trainable]
     for batch in batches:
@@ -50,7 +55,7 @@ def _by_autograd(
 
 
 @torch.no_grad()
-def _in_place(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
+def _in_place(chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
     """Each layer moves as soon as the gradient has passed it; no gradient vector is made."""
     for batch in batches:
         x, y = data.take(batch)
@@ -62,7 +67,7 @@ def _in_place(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tenso
 
 
 @torch.no_grad()
-def _in_dual(chain: Chain, data: Holdings, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
+def _in_dual(chain: Chain, data: ClientDataset, rate: float, batches: Iterable[Tensor]) -> Iterator[float]:
     """The first layer is x -> W x + b with W = W_0 + a^T X: a grows by -rate g, and W x needs products of samples only."""
     x, y = data.take(torch.arange(len(data)))
     x, first = x.flatten(1), chain.layers[0].module

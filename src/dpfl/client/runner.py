@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.context import Site
-from dpfl.client.dataset import ROWS, Holdings, Questioned
+from dpfl.client.context import ClientContext
+from dpfl.client.dataset import ROWS, ClientDataset, QueryData
 from dpfl.client.drift import Drift
 from dpfl.client.local_training import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.client.module_randomness import drawing_from
 from dpfl.client.objectives import Generator
-from dpfl.client.task import DIFFERENCES, LAST_STEP, Reply, Task, cost, moved_by_rounding
+from dpfl.client.task import DIFFERENCES, LAST_STEP, ClientReply, ClientTask, cost, moved_by_rounding
 from dpfl.codec import digest_of
-from dpfl.data.units import Units
+from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
 from dpfl.gradients.chunks import SelfTest
 from dpfl.gradients.clipped import ClippedGradients, NonFinite, mean_loss, most_units, plain_gradient
@@ -31,8 +31,8 @@ from dpfl.gradients.mixing import refuse_mixing
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel
 from dpfl.models.flat import evaluating
-from dpfl.models.row_sizes import Invariant, padded_chunks
-from dpfl.privacy import Keyed, Ledger, Randomness, Refused, Release
+from dpfl.models.row_sizes import InvariantSizes, padded_chunks
+from dpfl.privacy import BudgetRefusal, Keyed, Ledger, Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, Groups, clip_vector
 from dpfl.privacy.mechanisms.randomness import scoped
@@ -50,14 +50,14 @@ DIGESTED = 256
 """Rows that are copied at a time to digest a client's data."""
 
 
-class Node:
+class ClientRunner:
     """Works for any client of its site, one task at a time; an update is valid until the next."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ClientContext) -> None:
         if site.ledgers and (site.ledgers.unit == "person") != (site.persons is not None):
             raise DpflError("A ledger for persons needs to know whose each row is, and no other ledger does.")
         self.site = site
-        self._persons: dict[int, Units] = {}
+        self._persons: dict[int, UnitGroups] = {}
         self.model = FlatModel(site.model.build(tuple(site.x.shape[1:]), site.task.outputs, seed=0), site.task)
         self._room = torch.empty_like(self.model.vector)
         self._gradients: dict[Groups, ClippedGradients] = {}
@@ -69,7 +69,7 @@ class Node:
         self._logged: set[str] = set()
         self._clerk = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger")
 
-    def reply(self, task: Task, vector: Tensor, correction: Tensor | None = None) -> Reply:
+    def reply(self, task: ClientTask, vector: Tensor, correction: Tensor | None = None) -> ClientReply:
         """A client's failure costs that client's reply, not the round; what the user must mend ends the run.
 
         The words of a failure may hold data of the client, so that they go to the log of its own machine and nowhere else.
@@ -80,9 +80,9 @@ class Node:
             raise
         except Exception as error:
             self._tell(task, error)
-            return Reply(task.client, failed=f"it failed ({type(error).__name__}), its own log says why")
+            return ClientReply(task.client, failed=f"it failed ({type(error).__name__}), its own log says why")
 
-    def _tell(self, task: Task, error: Exception) -> None:
+    def _tell(self, task: ClientTask, error: Exception) -> None:
         """Every cause once, whoever has it."""
         cause = f"{type(error).__name__}: {error}"
         if cause not in self._logged:
@@ -90,10 +90,10 @@ class Node:
             _log.warning("Client %d failed in round %d: %s", task.client, task.round + 1, cause)
             _log.debug("Where it failed:", exc_info=error)
 
-    def work(self, task: Task, vector: Tensor, correction: Tensor | None = None) -> Reply:
+    def work(self, task: ClientTask, vector: Tensor, correction: Tensor | None = None) -> ClientReply:
         """Law 1: the event is on disk before anything derived from the data leaves; the disk writes while the client trains."""
         if refusal := self._refusal(task):
-            return Reply(task.client, refused=refusal)
+            return ClientReply(task.client, refused=refusal)
         self._check_batches(task)
         paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
@@ -104,8 +104,8 @@ class Node:
             return self._reply(task, vector, randomness, correction)
         try:
             flush = self._debit(task, name, *paid)
-        except Refused as refusal:
-            return Reply(task.client, refused=str(refusal))
+        except BudgetRefusal as refusal:
+            return ClientReply(task.client, refused=str(refusal))
         writing = self._clerk.submit(flush)
         try:
             reply = self._reply(task, vector, randomness, correction)
@@ -114,7 +114,7 @@ class Node:
         writing.result()
         return reply
 
-    def _refusal(self, task: Task) -> str:
+    def _refusal(self, task: ClientTask) -> str:
         """The owner's word, where it keeps a ledger and has something to hide."""
         if self.site.ledgers is None or task.client in self.site.public:
             return ""
@@ -122,7 +122,7 @@ class Node:
             return "Its ledger holds no release without a guarantee, which raw values are."
         return self.site.policy.refusal(task)
 
-    def _check_batches(self, task: Task) -> None:
+    def _check_batches(self, task: ClientTask) -> None:
         """A batch must not be too large to be summed within the clip's margin. That is judged by the declared size, before
         anything is drawn: whether a batch was too large would tell how many units there are."""
         if task.samples is None:
@@ -140,27 +140,29 @@ class Node:
         """What of the flush training did not cover."""
         writing.exception()
 
-    def _reply(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> Reply:
+    def _reply(self, task: ClientTask, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> ClientReply:
         if task.norms:
-            return Reply(task.client, raw={"norms": self._norms(task, vector)})
+            return ClientReply(task.client, raw={"norms": self._norms(task, vector)})
         if task.survey:
             asked, rng, room = self._questioned(task, vector), _keyed(randomness, task, "survey"), task.summed
             with drawing_from(_keyed(randomness, task, "survey module")):
                 if task.shares and room and isinstance(task.survey, Mean):
                     numbers = shared_answer(task.survey, task.shares, asked, room.bound, room.clients, rng)
-                    return Reply(task.client, numbers=numbers)
-                return Reply(task.client, raw={"answer": task.survey.ask(asked, rng)})
+                    return ClientReply(task.client, numbers=numbers)
+                return ClientReply(task.client, raw={"answer": task.survey.ask(asked, rng)})
         if task.looks and correction is not None:
-            return Reply(task.client, raw=self._differences(task, vector, correction, randomness))
+            return ClientReply(task.client, raw=self._differences(task, vector, correction, randomness))
         try:
             if task.summing:
-                return Reply(task.client, numbers=self._numbers(task, task.summing, vector, randomness))
+                return ClientReply(task.client, numbers=self._numbers(task, task.summing, vector, randomness))
             update, inside = self._train(task, vector, randomness, correction)
-            return Reply(task.client, update, inside, raw=self._said(task, vector, randomness))
+            return ClientReply(task.client, update, inside, raw=self._said(task, vector, randomness))
         except NonFinite as error:
-            return Reply(task.client, failed=str(error), diverged=True)
+            return ClientReply(task.client, failed=str(error), diverged=True)
 
-    def _train(self, task: Task, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> tuple[Tensor, bool]:
+    def _train(
+        self, task: ClientTask, vector: Tensor, randomness: Randomness, correction: Tensor | None
+    ) -> tuple[Tensor, bool]:
         data = self._held(task.client)
         generator = partial(_keyed, randomness, task)
         added, last = (None, correction) if task.local.objective.needs_last else (correction, None)
@@ -174,7 +176,7 @@ class Node:
                 self.model.load(vector)
         return self._upload(task, vector, generator, added)
 
-    def _numbers(self, task: Task, release: Release, vector: Tensor, randomness: Randomness) -> np.ndarray:
+    def _numbers(self, task: ClientTask, release: Release, vector: Tensor, randomness: Randomness) -> np.ndarray:
         """Its part of a secure sum: the clipped sum of one batch, or its clipped update, with its share of the noise.
 
         Where clients are drawn, each draws for itself: who is not sends its noise alone, and nobody can tell; where answers are
@@ -201,7 +203,7 @@ class Node:
         with drawing_from(generator("module")):
             yield
 
-    def _descend(self, task: Task, data: Holdings, generator: Generator, drift: Drift, last: Tensor | None) -> None:
+    def _descend(self, task: ClientTask, data: ClientDataset, generator: Generator, drift: Drift, last: Tensor | None) -> None:
         self._before = None
         if task.samples:
             size, watch = self.site.declared[task.client], self._watch if task.raw and LAST_STEP in task.values else None
@@ -211,7 +213,7 @@ class Node:
         else:
             plain_steps(self.model, data.as_rows, task.steps, task.local, generator, drift, last)
 
-    def _upload(self, task: Task, vector: Tensor, generator: Generator, added: Tensor | None) -> tuple[Tensor, bool]:
+    def _upload(self, task: ClientTask, vector: Tensor, generator: Generator, added: Tensor | None) -> tuple[Tensor, bool]:
         """The clipped update with its noise, or with this client's share of the noise of the sum, if any.
 
         A client that noise hides sends no update where its steps leave all bounds: that they did is not for the server.
@@ -237,14 +239,14 @@ class Node:
         update = torch.sub(self.model.vector, vector, out=self._room)
         return (update, True) if clip.bounds == "nothing" else clip_vector(update, clip, layout.names, ends, out=update)
 
-    def _questioned(self, task: Task, vector: Tensor) -> Questioned:
+    def _questioned(self, task: ClientTask, vector: Tensor) -> QueryData:
         self.model.load(vector)
         if task.measures:
             refuse_mixing(self.model, self.site.x[:0])
         held = self._asked_of(task)
-        return Questioned(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
+        return QueryData(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
 
-    def _asked_of(self, task: Task) -> int:
+    def _asked_of(self, task: ClientTask) -> int:
         """Which rows a task is about: a client's own, or those that it keeps out of training."""
         return task.client + self.site.held_out if task.measures and self.site.held_out is not None else task.client
 
@@ -257,10 +259,10 @@ class Node:
                 return scores, counted(self.site.task, scores, y, most)
 
         test = SelfTest(self.model, compute, f"metric {most}", x[:1], y[:1])
-        sizes = Invariant(ROWS, test.reference)
+        sizes = InvariantSizes(ROWS, test.reference)
         return torch.cat([compute(chunk[0], chunk[1])[1][:count] for chunk, count in padded_chunks(sizes, x, y)])
 
-    def _norms(self, task: Task, vector: Tensor) -> np.ndarray:
+    def _norms(self, task: ClientTask, vector: Tensor) -> np.ndarray:
         """Of the gradients of public samples, as they are."""
         if task.client not in self.site.public or task.samples is None:
             raise DpflError("The norms of gradients are asked of clients whose data is public, and of nobody else.")
@@ -268,13 +270,13 @@ class Node:
         data = self._held(task.client).as_rows
         return gradient_norms(self._clipped(task.samples), task.samples.clip, *data.take(torch.arange(len(data)))).numpy()
 
-    def _said(self, task: Task, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
+    def _said(self, task: ClientTask, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
             found = self._differences(task, vector, self.model.read(), randomness) if DIFFERENCES in task.values else {}
             return found | (self._last_step(task) if LAST_STEP in task.values else {})
         return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
 
-    def _slope(self, task: Task, vector: Tensor, randomness: Randomness) -> float:
+    def _slope(self, task: ClientTask, vector: Tensor, randomness: Randomness) -> float:
         """|sum clip(g(x_i)) - clip(g(x))| over one more batch, with noise: a unit moves it by twice its clip at most."""
         assert task.samples is not None
         data, release = self._held(task.client), task.samples.of_slopes
@@ -288,7 +290,7 @@ class Node:
         rng = _keyed(randomness, task, "slope noise")
         return release.noised_number(float((after - before).norm()), rng, largest_weight=2.0)
 
-    def _differences(self, task: Task, vector: Tensor, own: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
+    def _differences(self, task: ClientTask, vector: Tensor, own: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: from one model to the client's own, on one batch; no noise covers it."""
         assert task.samples is not None
         data, trained = self._held(task.client).as_rows, self.model.read()
@@ -309,7 +311,7 @@ class Node:
     def _watch(self, batch: np.ndarray) -> None:
         self._before = self.model.read(), batch
 
-    def _last_step(self, task: Task) -> dict[str, np.ndarray]:
+    def _last_step(self, task: ClientTask) -> dict[str, np.ndarray]:
         """What the code of ALI sends: how far the last step went, and how the loss of its own batch changed by it."""
         if self._before is None:  # every batch was empty
             return {"last_step": np.array(0.0), "last_losses": np.array(0.0)}
@@ -325,12 +327,12 @@ class Node:
         with torch.no_grad():
             return float(mean_loss(self.model, x, y)) if len(x) else 0.0
 
-    def _held(self, client: int) -> Holdings:
+    def _held(self, client: int) -> ClientDataset:
         """Of a client, in rows or, where the site says whose they are, in persons."""
         site = self.site
         if site.persons is not None and client not in self._persons:
-            self._persons[client] = Units.of(site.clients[client], site.persons, site.rows_per_person)
-        return Holdings(site.x, site.y, site.clients[client], self._persons.get(client))
+            self._persons[client] = UnitGroups.of(site.clients[client], site.persons, site.rows_per_person)
+        return ClientDataset(site.x, site.y, site.clients[client], self._persons.get(client))
 
     def _clipped(self, release: Release) -> ClippedGradients:
         layout = self.model.layout
@@ -349,7 +351,7 @@ class Node:
             randomness = Keyed(randomness.seed, self._epochs[client])
         return scoped(randomness, name) if name else randomness
 
-    def _debit(self, task: Task, name: str, event: Event, count: int) -> Callable[[], None]:
+    def _debit(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
         """The owner's consent; what is returned writes it to the disk."""
         fresh = "" if self.site.randomness.repeatable else secrets.token_hex(16)
         entry, ledgers = self._entry(task, f"{name}{fresh}"), self.site.ledgers
@@ -357,17 +359,17 @@ class Node:
         ledger = self.ledger(task.client)
         return ledger.begin(self.site.run, entry, event, count, ledgers.limit, task.horizon, ledgers.shares)
 
-    def _entry(self, task: Task, name: str) -> str:
+    def _entry(self, task: ClientTask, name: str) -> str:
         """What the ledger knows a release by; of a share of the noise it says with how many others it is enough."""
         return "/".join((self.site.run, task.shares.mark, name) if task.shares else (self.site.run, name))
 
-    def _release_name(self, task: Task, vector: Tensor, correction: Tensor | None) -> str:
+    def _release_name(self, task: ClientTask, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
         asked = replace(task, horizon=0, values=())
         value = (asked, self._model_digest(vector), self.site.fingerprint, self._data_digest(self._asked_of(task)))
         return digest_of(value, *([] if correction is None else [correction.contiguous().numpy().data]))
 
-    def _not_sent_before(self, task: Task, name: str) -> str:
+    def _not_sent_before(self, task: ClientTask, name: str) -> str:
         """Numbers for a secure sum that are made again have new noise and are paid for again: once they are in two sums over
         different clients, the difference shows whoever is in one of them with a share of the noise only."""
         ledger, again = self.ledger(task.client), 0
@@ -412,5 +414,5 @@ class Node:
             ledger.close()
 
 
-def _keyed(randomness: Randomness, task: Task, purpose: str) -> np.random.Generator:
+def _keyed(randomness: Randomness, task: ClientTask, purpose: str) -> np.random.Generator:
     return randomness.generator(purpose, task.round, task.client)

@@ -15,10 +15,10 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.privacy import Release
 from dpfl.privacy.accounting.events import Event, gaussian
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.answers import AnySurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.metric import MetricQuery
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @part("local-training")
 @dataclass(frozen=True)
-class Local:
+class LocalTraining:
     """How a client trains: the optimiser, the batch size where samples are not released privately, FedProx's pull, the loss."""
 
     optimiser: Optimiser
@@ -39,7 +39,7 @@ class Local:
             raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
 
 
-def moved_by_a_sample(local: Local, samples: Release | None, steps: int) -> float:
+def moved_by_a_sample(local: LocalTraining, samples: Release | None, steps: int) -> float:
     """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
     own share of it, in those after by all of it, since the models differ. No other training has a bound here.
     """
@@ -54,7 +54,7 @@ ROUNDING = 2.0**-21
 """Of the length of a model: how far a step in float32 can bring two apart that are rounded otherwise; 8 times 2^-24."""
 
 
-def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
+def moved_by_rounding(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
     """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
     and who sent that can have it as long as it likes, with every number at the edge of another. So is the difference to it of a
     clipped model. Not where the clip is of the update itself, and its noise for all that is inside."""
@@ -69,7 +69,7 @@ def moved_by_rounding(task: Task, model: Tensor, added: Tensor | None) -> float:
 
 @part("secure-sum", weight="scale")
 @dataclass(frozen=True)
-class Summed:
+class SecureSumTerms:
     """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
 
     scale: float
@@ -88,7 +88,7 @@ RAW_VALUES = (DIFFERENCES, LAST_STEP)
 
 @part("task", optional=("norms", "values"), query="survey", secure_sum="summed", update="upload", raw_values="values")
 @dataclass(frozen=True)
-class Task:
+class ClientTask:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
     `slope` for a noisy one that is paid for, `norms` for those of its gradients, which only a client has whose data is public.
 
@@ -98,15 +98,15 @@ class Task:
     round: int
     client: int
     steps: int
-    local: Local
+    local: LocalTraining
     clients: Release
     samples: Release | None = None
     horizon: int = 0
     raw: bool = False
-    upload: Upload | None = None
-    survey: AnySurvey | None = None
+    upload: UpdateRelease | None = None
+    survey: AnyQuery | None = None
     slope: bool = False
-    summed: Summed | None = None
+    summed: SecureSumTerms | None = None
     norms: bool = False
     values: tuple[str, ...] = field(default=(), repr=False)
 
@@ -116,7 +116,7 @@ class Task:
         return self._private if self._private.sums and not self.survey else None
 
     @property
-    def shares(self) -> Shared | None:
+    def shares(self) -> NoiseShares | None:
         """Who shares the noise of what is sent, for a server that sees sums only: of a step, an update, or an answer."""
         return self._private.sums if self.summed or not self.survey else None
 
@@ -132,7 +132,7 @@ class Task:
     @property
     def measures(self) -> bool:
         """Whether it asks for a metric."""
-        return isinstance(self.survey, MetricSurvey)
+        return isinstance(self.survey, MetricQuery)
 
     @property
     def hides_client(self) -> bool:
@@ -140,7 +140,7 @@ class Task:
         return self.clients.private or bool(self.upload and self.upload.private)
 
 
-def cost(task: Task, size: int) -> tuple[Event, int] | None:
+def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
     """What the ledger of a client that declared `size` pays for the task, and how often; None where no release is its own.
 
     Raw values have no guarantee, however often they are sent: a look is allowed where the ledger says so already.
@@ -159,7 +159,7 @@ def cost(task: Task, size: int) -> tuple[Event, int] | None:
 
 
 @dataclass(frozen=True)
-class Order:
+class RoundRequest:
     """One round: the tasks of the cohort, from the same model, with what the server keeps for each client, if anything.
 
     A correction is added to the client's gradients; to an objective that needs it, or where no step is asked for, it is the
@@ -168,13 +168,13 @@ class Order:
 
     round: int
     steps: int
-    tasks: tuple[Task, ...]
+    tasks: tuple[ClientTask, ...]
     vector: Tensor
     corrections: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Reply:
+class ClientReply:
     """A client's release, or why there is none; `numbers` are for a secure sum, and for nobody to see."""
 
     client: int
@@ -187,6 +187,6 @@ class Reply:
     numbers: np.ndarray | None = None
 
 
-def said(replies: Sequence[Reply]) -> dict[int, Mapping[str, np.ndarray]]:
+def said(replies: Sequence[ClientReply]) -> dict[int, Mapping[str, np.ndarray]]:
     """What clients said beside an update, or in its place."""
     return {reply.client: reply.raw for reply in replies if reply.raw is not None}

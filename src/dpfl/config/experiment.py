@@ -24,8 +24,8 @@ from dpfl.privacy.accounting.budget import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from dpfl.planning.paid_queries import PrivateMetric
-    from dpfl.protocol.transport import Post
-    from dpfl.run.nodes import Terms
+    from dpfl.protocol.transport import Transport
+    from dpfl.run.nodes import ServerTerms
     from dpfl.run.propose import Propose
     from dpfl.run.recorder import Progress
     from dpfl.run.train import Result
@@ -40,7 +40,7 @@ DEMO: dict[str, Any] = {
 """What `dpfl run` runs without a file."""
 
 
-class Section(BaseModel):
+class StrictSection(BaseModel):
     """Keys that are not listed are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
@@ -93,7 +93,7 @@ class AlgorithmSection(OpenSection):
     name: str = algorithms.DEFAULT
 
 
-class BudgetSection(Section):
+class BudgetSection(StrictSection):
     epsilon: float | None = None
     delta: float = 1e-5
     rounds: int | None = None
@@ -101,7 +101,7 @@ class BudgetSection(Section):
     seconds: float | None = None
 
 
-class PrivacySection(Section):
+class PrivacySection(StrictSection):
     unit: str | None = None
     accountant: str | None = None
     ledger: str | None = None
@@ -113,7 +113,7 @@ class PrivacySection(Section):
     colluders: int | None = Field(default=None, ge=0, le=100)
 
 
-class EngineSection(Section):
+class EngineSection(StrictSection):
     name: str = "local"
     workers: int | None = Field(default=None, ge=1, le=1024)
     masks: bool = False
@@ -122,7 +122,7 @@ class EngineSection(Section):
     least_replies: int = Field(default=1, ge=1, le=1_000_000)
 
 
-class ServerSection(Section):
+class ServerSection(StrictSection):
     """Of a server: its own folder of keys, where nodes reach it, and the public key of each."""
 
     folder: str = "federation"
@@ -131,11 +131,11 @@ class ServerSection(Section):
     watch: int = Field(default=0, ge=0, lt=2**16)
 
 
-class EvaluateSection(Section):
+class EvaluateSection(StrictSection):
     every: int | None = Field(default=None, ge=1, le=MOST_ROUNDS)
 
 
-class MetricsSection(Section):
+class MetricsSection(StrictSection):
     private: bool = False
     noise: float | None = None
     share: float | None = None
@@ -151,7 +151,7 @@ class MetricsSection(Section):
         return PrivateMetric(**said) if self.private else None
 
 
-class Experiment(Section):
+class Experiment(StrictSection):
     """One file from a laptop simulation to a federation."""
 
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
@@ -177,7 +177,7 @@ class Experiment(Section):
             dealt = source.split(clients, how, seed, section.public_clients, section.names or ())
         return replace(dealt, rows_per_person=section.rows_per_person)
 
-    def _source(self, data_dir: Path | None) -> tuple[datasets.Source, partition.Partition | datasets.Drawn | None]:
+    def _source(self, data_dir: Path | None) -> tuple[datasets.DataSource, partition.Partition | datasets.RandomClients | None]:
         """The data in one place, and how it is dealt; not at all where it has owners."""
         section, (given, options) = self.data, self._words()
         how = None if section.partition == "site" else partition.parse(section.partition, **options)
@@ -281,10 +281,15 @@ class Experiment(Section):
         return self.privacy.entropy if "entropy" in self.privacy.model_fields_set else "system"
 
     def serve(
-        self, post: Post, terms: Terms, out: Path | None = None, resume: bool = False, progress: Progress | None = None
+        self,
+        post: Transport,
+        terms: ServerTerms,
+        out: Path | None = None,
+        resume: bool = False,
+        progress: Progress | None = None,
     ) -> Result:
         """The same over nodes elsewhere; of the data of this file only its form and its public test set are used."""
-        from dpfl.data.remote_federation import Elsewhere
+        from dpfl.data.remote_federation import RemoteFederation
         from dpfl.run.folder import RunFolder, new_path
         from dpfl.run.nodes import gather, gather_again
         from dpfl.run.train import train
@@ -297,7 +302,7 @@ class Experiment(Section):
             gathering = gather(post, secrets.token_hex(16), terms, proposal)
         joined, sizes = zip(*((member.name, member.size) for member in gathering.members), strict=True)
         federation, said = (
-            Elsewhere.of(source.train, source.test, joined, sizes, self.privacy.unit),
+            RemoteFederation.of(source.train, source.test, joined, sizes, self.privacy.unit),
             self.model_dump(exclude_none=True),
         )
         return train(

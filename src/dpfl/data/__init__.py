@@ -21,24 +21,24 @@ from dpfl.data.catalog import (
     table,
     tensors,
 )
-from dpfl.data.dataset import Dataset, Source
+from dpfl.data.dataset import Dataset, DataSource
 from dpfl.data.federation import Federation
-from dpfl.data.partition import IID, Closed, Dirichlet, LabelSkew, Mapping, Mix, Shards, Unequal
-from dpfl.data.population import Drawn, Population
+from dpfl.data.partition import IID, CappedDirichlet, Dirichlet, ExplicitPartition, LabelSkew, Mix, Shards, Unequal
+from dpfl.data.population import Population, RandomClients
 
 __all__ = [
     "IID",
-    "Closed",
+    "CappedDirichlet",
+    "DataSource",
     "Dataset",
     "Dirichlet",
-    "Drawn",
+    "ExplicitPartition",
     "Federation",
     "LabelSkew",
-    "Mapping",
     "Mix",
     "Population",
+    "RandomClients",
     "Shards",
-    "Source",
     "Unequal",
     "cifar10",
     "emnist",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.data.checks import is_number, require_whole, suggest
-from dpfl.data.dataset import Array, Dataset, Source, make_dataset, names_classes, task_of
+from dpfl.data.dataset import Array, Dataset, DataSource, make_dataset, names_classes, task_of
 from dpfl.data.sources.files import CIFAR10_TEST, CIFAR10_TRAIN, Arrays, read_cifar10, read_idx_pair, read_npz
 from dpfl.data.sources.folders import find
 from dpfl.data.sources.medmnist_files import is_medmnist, read_medmnist
@@ -45,7 +45,7 @@ SHAPES = {
 Scale = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def sample() -> Source:
+def sample() -> DataSource:
     """10,000 images of MNIST that come with the package: 8,000 to train and 2,000 to test on."""
     return _source("mnist-sample", _sample_bytes(), 10, MNIST_SCALE)
 
@@ -60,19 +60,19 @@ def _sample_bytes() -> Arrays:
     return Arrays(held.x, held.y, *held.test)
 
 
-def mnist(data_dir: str | Path | None = None, merged: bool = False) -> Source:
+def mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
     """With its own test set; or `merged`, as some papers' code has it: three quarters of all images to train on, and a
     twentieth, drawn at random, to test on."""
     return _source("mnist", _merged(_read_idx("mnist", "train", "t10k", data_dir), merged), 10, MNIST_SCALE)
 
 
-def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> Source:
+def fashion_mnist(data_dir: str | Path | None = None, merged: bool = False) -> DataSource:
     """As `mnist`."""
     held = _merged(_read_idx("fashion-mnist", "train", "t10k", data_dir), merged)
     return _source("fashion-mnist", held, 10, FASHION_MNIST_SCALE)
 
 
-def emnist(split: str = "digits", data_dir: str | Path | None = None) -> Source:
+def emnist(split: str = "digits", data_dir: str | Path | None = None) -> DataSource:
     """EMNIST, whose files hold the images transposed, and whose letters are labelled from 1."""
     if split not in EMNIST_CLASSES:
         raise DpflError(f"EMNIST has no split {split!r}: {suggest(split, EMNIST_CLASSES)}.")
@@ -87,7 +87,7 @@ def emnist(split: str = "digits", data_dir: str | Path | None = None) -> Source:
     return _source(f"emnist-{split}", upright, EMNIST_CLASSES[split], EMNIST_SCALE)
 
 
-def cifar10(data_dir: str | Path | None = None) -> Source:
+def cifar10(data_dir: str | Path | None = None) -> DataSource:
     folders = {find("cifar10", file, data_dir, within="cifar-10-batches-bin").parent for file in CIFAR10_TRAIN}
     folder = find("cifar10", CIFAR10_TEST[0], data_dir, within="cifar-10-batches-bin").parent
     if folders != {folder}:
@@ -102,7 +102,7 @@ def npz(
     seed: int = 0,
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
-) -> Source:
+) -> DataSource:
     """The user's own .npz file with x and y, and x_test and y_test if there is a public test set.
 
     Where there is none, nothing is measured, unless a `test_share` of the records is declared public: a seeded stratified part.
@@ -118,7 +118,7 @@ def npz(
     return tensors(held.x, held.y, x_test, y_test, Path(path).stem, known, task, class_weights)
 
 
-def table(path: str | Path, **words: Any) -> Source:
+def table(path: str | Path, **words: Any) -> DataSource:
     """The user's own table (CSV or Parquet; one file, or a folder with one file a site), declared by the words of [data]:
 
     >>> dpfl.data.table("stays.csv", label="died", task="binary", site="hospital", sites=["a", "b"], person="patient",
@@ -129,7 +129,7 @@ def table(path: str | Path, **words: Any) -> Source:
     return own_table(Path(path).expanduser(), words)
 
 
-def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> Source:
+def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> DataSource:
     """The RAND Health Insurance Experiment: 20,190 person-years of 5,912 people at six sites, 20 columns.
 
     `label` is "any-visit" (to a doctor in a year) or "visits" (how many); a fifth of the persons is declared public to test on.
@@ -139,7 +139,7 @@ def randhie(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> 
     return study(label, test)
 
 
-def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Source:
+def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> DataSource:
     """Shakespeare's 31 largest roles, 0.86 million characters: a role is a client, a passage of `length` characters a sample,
     and the next character the task. A tenth of the passages is declared public to test on."""
     from dpfl.data.sources.shakespeare_text import read
@@ -147,7 +147,7 @@ def shakespeare(length: int = 64, test: Mapping[str, Any] | None = None) -> Sour
     return read(length, test)
 
 
-def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None) -> Source:
+def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | None = None) -> DataSource:
     """The user's own data in LEAF's JSON: a folder with train/ and test/, each of .json files, or one .json file.
 
     A user is a client; all users' test samples are one test set, which is thereby public. `shape` is that of a sample, where
@@ -160,7 +160,7 @@ def leaf(path: str | Path, shape: Sequence[int] | None = None, classes: int | No
 
 def medmnist(
     path: str | Path, classes: int | None = None, task: Task | str | None = None, class_weights: Sequence[float] = ()
-) -> Source:
+) -> DataSource:
     """A file of MedMNIST; the number of classes is declared, or its test set's; several labels an image are the task "labels".
     Its images to validate on are left out."""
     x, y, x_test, y_test = read_medmnist(Path(path).expanduser())
@@ -178,7 +178,7 @@ def tensors(
     classes: int | None = None,
     task: Task | str | None = None,
     class_weights: Sequence[float] = (),
-) -> Source:
+) -> DataSource:
     """The user's own tensors or arrays, in any numeric type. The number of classes is declared, or that of the test set.
 
     `task` is a part of dpfl.tasks or its word: "classes" (unless said otherwise), "binary", "labels", "ordinal", "number",
@@ -188,10 +188,10 @@ def tensors(
     if (x_test is None) != (y_test is None):
         raise DpflError("A test set has samples and labels: give both x_test and y_test, or none.")
     test = None if x_test is None or y_test is None else make_dataset(name, x_test, y_test, known)
-    return Source(make_dataset(name, x, y, known), test)
+    return DataSource(make_dataset(name, x, y, known), test)
 
 
-def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Source:
+def load(name: str, data_dir: str | Path | None = None, **options: Any) -> DataSource:
     """A source by its name, or by the path of a table or a folder of tables, of an .npz file, or of LEAF's JSON."""
     named = _named(data_dir)
     found = named.get(name) or _at(name)
@@ -203,7 +203,7 @@ def load(name: str, data_dir: str | Path | None = None, **options: Any) -> Sourc
     return read(**options)
 
 
-Reader = tuple[Callable[..., Source], Sequence[str]]
+Reader = tuple[Callable[..., DataSource], Sequence[str]]
 """What reads a source, and the options that it has."""
 
 
@@ -275,8 +275,8 @@ def _merged(held: Arrays, merged: bool) -> Arrays:
     return Arrays(x[train], y[train], x[test], y[test])
 
 
-def _source(name: str, held: Arrays, classes: int, scale: Scale) -> Source:
-    return Source(
+def _source(name: str, held: Arrays, classes: int, scale: Scale) -> DataSource:
+    return DataSource(
         Dataset(name, _normalise(held.x, scale), torch.from_numpy(held.y.astype(np.int64)), MultiClass(classes)),
         Dataset(name, _normalise(held.x_test, scale), torch.from_numpy(held.y_test.astype(np.int64)), MultiClass(classes)),
     )

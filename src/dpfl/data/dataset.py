@@ -13,8 +13,8 @@ import numpy as np
 from dpfl import tasks
 from dpfl.data.checks import require_whole
 from dpfl.data.names import names_of_sites
-from dpfl.data.partition import Dirichlet, Mapping, Partition, describe, skews_classes
-from dpfl.data.population import Drawn, Population
+from dpfl.data.partition import Dirichlet, ExplicitPartition, Partition, describe, skews_classes
+from dpfl.data.population import Population, RandomClients
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import MultiClass, Task
@@ -22,7 +22,7 @@ from dpfl.tasks.task import between, whole
 
 if TYPE_CHECKING:
     from dpfl.data.federation import Federation
-    from dpfl.data.tables.schema import Features, Schema
+    from dpfl.data.tables.schema import FeatureLayout, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Dataset:
         return self.task.classes
 
     @property
-    def features(self) -> Features | None:
+    def features(self) -> FeatureLayout | None:
         """How a sample is laid out, if it is a row of a table."""
         return self.schema.features if self.schema else None
 
@@ -182,7 +182,7 @@ def _tensor(name: str, values: Array) -> torch.Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class DataSource:
     """Training data that is still in one place, and the public test data that everyone is measured on, if there is any.
 
     Where samples have owners of their own, `owned` holds the samples of each; `persons` numbers the people that rows are of.
@@ -228,7 +228,7 @@ class Source:
         A mapping is the user's own word on every row.
         """
         labels, rng = self._dealt_by(skews_classes(how)), np.random.default_rng(seed)
-        if self.persons is None or isinstance(how, Mapping):
+        if self.persons is None or isinstance(how, ExplicitPartition):
             return how(labels, clients, rng)
         _, first, whose = np.unique(self.persons.numpy(), return_index=True, return_inverse=True)
         parts, notes = how(labels[first], clients, rng)
@@ -239,7 +239,7 @@ class Source:
         return held, tuple(note.replace("images", "persons") for note in notes)
 
     def split(
-        self, clients: int = 10, how: Partition | Drawn = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
+        self, clients: int = 10, how: Partition | RandomClients = Dirichlet(0.05), seed: int = 0, public_clients: int = 0,
         names: Sequence[str] = (),
     ) -> Federation:  # fmt: skip
         """Spread the training data over clients; the partition's last `public_clients` parts are held out as public.
@@ -253,7 +253,7 @@ class Source:
             raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed}.")
         if clients < 1 or public_clients < 0:
             raise DpflError(f"Ask for at least 1 client and 0 public clients, not {clients} and {public_clients}.")
-        if isinstance(how, Drawn):
+        if isinstance(how, RandomClients):
             if public_clients:
                 raise DpflError("Clients that are drawn share samples, so none of them can be public: set public_clients to 0.")
             population = Population(how, self._dealt_by(how.beta is not None), range(clients), seed)

@@ -17,7 +17,7 @@ from dpfl.data.names import checked_names, client_names
 from dpfl.data.population import Population
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.notebook_repr import Shown
+from dpfl.notebook_repr import NotebookView
 from dpfl.tasks import Task
 
 COUNTED = 1000
@@ -26,7 +26,7 @@ DIGESTED = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Federation(Shown, shown_by="partition_view"):
+class Federation(NotebookView, shown_by="partition_view"):
     """Clients (and held-out public clients) as disjoint index tensors into the training set, or as a population that
     is described instead, whose clients may share samples.
 

@@ -12,7 +12,7 @@ from dpfl.lazy_import import torch
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutSplit:
     """What clients train on, what each of them keeps out of it, and how many units that is.
 
     Sizes are shares of declared ones: exact counts follow from the samples, and whoever is weighed or refused by them is told
@@ -25,14 +25,14 @@ class HeldOut:
     kept_sizes: tuple[int, ...]
 
 
-def held_out(federation: Federation, share: float, unit: str = "sample") -> HeldOut:
+def held_out(federation: Federation, share: float, unit: str = "sample") -> HeldOutSplit:
     """A unit is kept out by a hash of its own numbers.
 
     Where the unit is one row, a person's other rows must not move it: what is a neighbour would not be one afterwards.
     """
     declared = federation.counted(unit)
     if not share:
-        return HeldOut(federation.clients, (), declared, ())
+        return HeldOutSplit(federation.clients, (), declared, ())
     if federation.described:
         raise DpflError("Clients that are drawn share samples, so none of them can keep some out of training.")
     kept_sizes = tuple(round(share * size) for size in declared)
@@ -46,7 +46,7 @@ def held_out(federation: Federation, share: float, unit: str = "sample") -> Held
     chosen = [torch.tensor([_draw(federation, int(row)) < share for row in first]) for first in firsts]
     kept = tuple(part[these] for part, these in zip(federation.clients, chosen, strict=True))
     trained = tuple(part[~these] for part, these in zip(federation.clients, chosen, strict=True))
-    return HeldOut(trained, kept, sizes, kept_sizes)
+    return HeldOutSplit(trained, kept, sizes, kept_sizes)
 
 
 def _first_rows(federation: Federation, part: torch.Tensor) -> torch.Tensor:

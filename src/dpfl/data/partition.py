@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpfl.data.checks import is_number, require_above, require_whole, suggest
-from dpfl.data.population import Drawn
+from dpfl.data.population import RandomClients
 from dpfl.data.stratify import apportion
 from dpfl.errors import DpflError
 
@@ -63,7 +63,7 @@ class Dirichlet:
 
 
 @dataclass(frozen=True)
-class Closed:
+class CappedDirichlet:
     """As Dirichlet, but whoever has an equal share of all images gets none of the classes after that, and all is drawn again
     until everybody has the minimum: how the code of some papers deals."""
 
@@ -216,7 +216,7 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Mapping:
+class ExplicitPartition:
     """The user's own: one list of indices a client, by name or in turn, or a .json (lists) or .npz (arrays) file of them."""
 
     lists: Sequence[Sequence[int]] | dict[str, Sequence[int]] | str | Path
@@ -245,13 +245,13 @@ class Mapping:
 NAMES: dict[str, type] = {
     "iid": IID,
     "dirichlet": Dirichlet,
-    "closed": Closed,
+    "closed": CappedDirichlet,
     "shards": Shards,
     "label-skew": LabelSkew,
     "mix": Mix,
     "unequal": Unequal,
-    "mapping": Mapping,
-    "drawn": Drawn,
+    "mapping": ExplicitPartition,
+    "drawn": RandomClients,
 }
 
 
@@ -259,10 +259,10 @@ def skews_classes(how: Partition) -> bool:
     """Whether it deals by classes, and so needs labels that are some."""
     if isinstance(how, Mix):
         return skews_classes(how.iid) or skews_classes(how.skewed)
-    return isinstance(how, Dirichlet | Closed | Shards | LabelSkew)
+    return isinstance(how, Dirichlet | CappedDirichlet | Shards | LabelSkew)
 
 
-def parse(name: str, **options: Any) -> Partition | Drawn:
+def parse(name: str, **options: Any) -> Partition | RandomClients:
     """A partition from its name and options; `mix` hands the options that are not its own to its skewed part."""
     if name not in NAMES:
         raise DpflError(f"There is no partition {name!r}: {suggest(name, NAMES)}.")
@@ -278,7 +278,7 @@ def parse(name: str, **options: Any) -> Partition | Drawn:
     needed = [field.name for field in fields if field.default is dataclasses.MISSING]
     if missing := next((key for key in needed if key not in options), None):
         raise DpflError(f"The partition {name!r} needs {missing}: give it a value.")
-    return cast("Partition | Drawn", kind(**options))
+    return cast("Partition | RandomClients", kind(**options))
 
 
 def _parse_inner(how: Any, options: dict[str, Any]) -> Partition:
@@ -287,10 +287,10 @@ def _parse_inner(how: Any, options: dict[str, Any]) -> Partition:
     return cast(Partition, parse(how, **({"beta": 0.05, **options} if how == "dirichlet" else options)))
 
 
-def describe(how: Partition | Drawn) -> str:
+def describe(how: Partition | RandomClients) -> str:
     """A partition as one writes it in an experiment, such as dirichlet(beta=0.05, minimum=20)."""
     name = next((name for name, kind in NAMES.items() if type(how) is kind), None)
-    if name is None or isinstance(how, Mapping):
+    if name is None or isinstance(how, ExplicitPartition):
         return getattr(how, "__name__", None) or str(how)
     values = {field.name: getattr(how, field.name) for field in dataclasses.fields(cast(Any, how))}
     said = (f"{key}={describe(value) if callable(value) else value}" for key, value in values.items())

@@ -20,7 +20,7 @@ from dpfl.lazy_import import torch
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RandomClients:
     """Each client draws `images` samples; with `beta`, its labels follow proportions of its own from Dir(beta); with `labels`,
     it has them in these proportions, and chance says which class has which: [230, 230, 5, 5, 5, 5, 5, 5, 5, 5] of ten."""
 
@@ -57,7 +57,7 @@ class Drawn:
 class Population(Sequence["torch.Tensor"]):
     """Index tensors by client number, each made anew when it is asked for."""
 
-    how: Drawn
+    how: RandomClients
     labels: np.ndarray = field(repr=False)
     clients: range
     seed: int

@@ -22,12 +22,12 @@ BLANKS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Elsewhere(Federation):
+class RemoteFederation(Federation):
     declared: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, form: Dataset, test: Dataset | None, names: Sequence[str], declared: Sequence[int],
-           unit: str | None = None) -> Elsewhere:  # fmt: skip
+           unit: str | None = None) -> RemoteFederation:  # fmt: skip
         """Nodes with samples of the same form; none of `form` itself is kept."""
         if len(names) != len(declared) or any(size < 1 for size in declared):
             raise DpflError("A node declares how many samples it has: a whole number of at least 1 each.")

@@ -13,7 +13,7 @@ ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Units:
+class UnitGroups:
     """The rows of a client by person, 0, 1, 2, ... in the order of the persons' numbers; each one's in the client's order.
 
     What is one person's here depends on that person's rows alone.
@@ -23,7 +23,7 @@ class Units:
     sizes: torch.Tensor
 
     @classmethod
-    def of(cls, rows: torch.Tensor, persons: torch.Tensor, most: int | None = None) -> Units:
+    def of(cls, rows: torch.Tensor, persons: torch.Tensor, most: int | None = None) -> UnitGroups:
         """From the rows that a client holds and the persons of all rows; of each person the first `most` rows."""
         if most is not None and most < 1:
             raise DpflError(f"data.rows_per_person is at least 1, not {most}.")

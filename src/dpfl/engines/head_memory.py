@@ -17,8 +17,8 @@ from typing import Any
 from dpfl.errors import DpflError
 from dpfl.protocol.known_heads import write_whole
 from dpfl.protocol.ledger_head import HeadSet, SignedHead, fitting, head_from_words
-from dpfl.protocol.messages import Letter
-from dpfl.refusals import Bad
+from dpfl.protocol.messages import SignedMessage
+from dpfl.refusals import ProtocolError
 
 FILE = "heads.json"
 NEIGHBOURS = 8
@@ -55,15 +55,15 @@ class HeadMemory:
         others = (names[place + 1 :] + names[:place])[:NEIGHBOURS]
         return fitting([*self.of(name), *(head for other in others for head in self.of(other)[:1])])
 
-    def take(self, name: str, answer: Letter) -> None:
+    def take(self, name: str, answer: SignedMessage) -> None:
         """The head that an answer carries, and those of other nodes that its sender remembers."""
         given = [answer.head.get("ledger_head")]
         beside = answer.head.get("heads")
         for words in [*given, *(beside if isinstance(beside, list) else [])]:
-            with suppress(Bad):
+            with suppress(ProtocolError):
                 self._add(head_from_words(words))
 
-    def accept(self, name: str, shown: Iterable[Mapping[str, Any]], answer: Letter) -> None:
+    def accept(self, name: str, shown: Iterable[Mapping[str, Any]], answer: SignedMessage) -> None:
         """A node that was shown heads of its own and joined includes them all: its answer's head stands for them.
 
         Args:
@@ -73,7 +73,7 @@ class HeadMemory:
         """
         try:
             last = head_from_words(answer.head.get("ledger_head")).head
-        except Bad:
+        except ProtocolError:
             return  # of an earlier version, which compares nothing
         for one in [one for one in self.of(name) if one.to_words() in shown and one.head.tail != last.tail]:
             self._heads[name].remove(one)
@@ -102,7 +102,7 @@ class HeadMemory:
     def _read(self) -> None:
         for name, heads in self._file().items():
             for words in heads if name in self.keys else ():
-                with suppress(Bad):
+                with suppress(ProtocolError):
                     self._add(head_from_words(words))
 
     def _strangers(self) -> dict[str, list[Any]]:
@@ -112,7 +112,7 @@ class HeadMemory:
     def _is_strange(self, name: str, words: Any) -> bool:
         try:
             head = head_from_words(words).head
-        except Bad:
+        except ProtocolError:
             return False
         return name not in self.keys or (head.node == name and head.public_key != self.keys[name])
 

@@ -15,25 +15,25 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpfl.client.context import Site
-from dpfl.client.runner import Node
-from dpfl.client.task import Order, Reply, Task
-from dpfl.engines.shared_memory import Mapped, PackedRows, SharedFolder
+from dpfl.client.context import ClientContext
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import ClientReply, ClientTask, RoundRequest
+from dpfl.engines.shared_memory import MappedTensor, PackedRows, SharedFolder
 from dpfl.errors import DpflError
 
 
 class Engine(Protocol):
-    def run(self, order: Order) -> list[Reply]:
+    def run(self, order: RoundRequest) -> list[ClientReply]:
         """One reply a task, in the order of the tasks."""
 
     def close(self) -> None: ...
 
 
-def local_engine(site: Site, size: int, workers: int = 1) -> Engine:
+def local_engine(site: ClientContext, size: int, workers: int = 1) -> Engine:
     """An engine for a model of `size` numbers; the result is the same for any number of workers."""
     if workers < 1:
         raise DpflError(f"engine.workers must be at least 1, not {workers}.")
-    return InProcess(site) if workers == 1 else Workers(site, size, workers)
+    return SerialEngine(site) if workers == 1 else PoolEngine(site, size, workers)
 
 
 @contextmanager
@@ -47,18 +47,18 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class InProcess:
-    def __init__(self, site: Site) -> None:
-        self._node = Node(site)
+class SerialEngine:
+    def __init__(self, site: ClientContext) -> None:
+        self._node = ClientRunner(site)
         self._updates = torch.empty(0, self._node.model.layout.size)
 
-    def run(self, order: Order) -> list[Reply]:
+    def run(self, order: RoundRequest) -> list[ClientReply]:
         """Updates are valid until the next call: the room for them is used again."""
         self._updates = _room(self._updates, len(order.tasks))
         with one_thread():
             return [self._reply(order, task, row) for task, row in zip(order.tasks, self._updates, strict=False)]
 
-    def _reply(self, order: Order, task: Task, row: Tensor) -> Reply:
+    def _reply(self, order: RoundRequest, task: ClientTask, row: Tensor) -> ClientReply:
         reply = self._node.reply(task, order.vector, order.corrections.get(task.client))
         return reply if reply.update is None else replace(reply, update=row.copy_(reply.update))
 
@@ -75,18 +75,18 @@ def _room(updates: Tensor, clients: int) -> Tensor:
 class _Station:
     """What a worker process is started with: little, so that starting it does not wait until it can read."""
 
-    site: Site
-    x: Mapped
-    y: Mapped
-    persons: Mapped | None
+    site: ClientContext
+    x: MappedTensor
+    y: MappedTensor
+    persons: MappedTensor | None
     rows: PackedRows | None
-    vector: Mapped
-    slots: tuple[Mapped, ...]
+    vector: MappedTensor
+    slots: tuple[MappedTensor, ...]
 
-    def node(self) -> Node:
+    def node(self) -> ClientRunner:
         clients = self.rows.open() if self.rows else self.site.clients
         persons = self.persons.open() if self.persons else None
-        return Node(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, persons=persons))
+        return ClientRunner(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, persons=persons))
 
 
 def _serve(station: _Station, connection: Connection) -> None:
@@ -133,9 +133,9 @@ class _Worker:
         self._process.start()
         theirs.close()
         self._slot = cycle(self._slots)
-        self.tasks: deque[Task] = deque()
+        self.tasks: deque[ClientTask] = deque()
 
-    def give(self, task: Task, order: Order) -> None:
+    def give(self, task: ClientTask, order: RoundRequest) -> None:
         """A worker that died while it had nothing to do is started again first."""
         correction = order.corrections.get(task.client)
         message = task, None if correction is None else correction.numpy()
@@ -148,7 +148,7 @@ class _Worker:
             self.connection.send(message)
         self.tasks.append(task)
 
-    def take(self, room: Tensor) -> Reply:
+    def take(self, room: Tensor) -> ClientReply:
         """The reply that is waiting, its update copied to `room`."""
         answer = self.connection.recv()
         self.tasks.popleft()
@@ -174,10 +174,10 @@ class _Worker:
             self._process.join()
 
 
-class Workers:
+class PoolEngine:
     """Worker processes with the data and the model in shared memory; the largest clients go first."""
 
-    def __init__(self, site: Site, size: int, workers: int) -> None:
+    def __init__(self, site: ClientContext, size: int, workers: int) -> None:
         self._sizes = site.declared
         self._updates = torch.empty(0, size)
         held = isinstance(site.clients, (tuple, list))
@@ -192,7 +192,7 @@ class Workers:
         slots = [tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)]
         self._workers = [_Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots]
 
-    def run(self, order: Order) -> list[Reply]:
+    def run(self, order: RoundRequest) -> list[ClientReply]:
         """Updates are valid until the next call: the room for them is used again."""
         self._vector.copy_(order.vector)
         self._updates = _room(self._updates, len(order.tasks))
@@ -200,7 +200,7 @@ class Workers:
         waiting = deque(sorted(order.tasks, key=lambda task: -self._sizes[task.client] * task.steps))
         # A second task in hand saves a worker the wait for the next; of few tasks it could leave another worker idle.
         ahead = 2 if len(waiting) >= 8 * len(self._workers) else 1
-        replies: dict[int, Reply] = {}
+        replies: dict[int, ClientReply] = {}
         while len(replies) < len(order.tasks):
             self._hand_out(waiting, ahead, order)
             busy = {worker.connection: worker for worker in self._workers if worker.tasks}
@@ -209,7 +209,7 @@ class Workers:
                 replies[reply.client] = reply
         return [replies[task.client] for task in order.tasks]
 
-    def _hand_out(self, waiting: deque[Task], ahead: int, order: Order) -> None:
+    def _hand_out(self, waiting: deque[ClientTask], ahead: int, order: RoundRequest) -> None:
         for depth in range(ahead):
             for worker in self._workers:
                 if waiting and len(worker.tasks) <= depth:
@@ -217,7 +217,7 @@ class Workers:
                         worker.give(waiting[0], order)
                         waiting.popleft()
 
-    def _take(self, worker: _Worker, room: dict[int, Tensor], waiting: deque[Task]) -> Reply:
+    def _take(self, worker: _Worker, room: dict[int, Tensor], waiting: deque[ClientTask]) -> ClientReply:
         """A worker that died is started again; the task that it was at has no reply, the one after goes back."""
         at = worker.tasks[0]
         try:
@@ -225,7 +225,7 @@ class Workers:
         except (EOFError, ConnectionResetError):
             waiting.extendleft(list(worker.tasks)[1:])
             worker.restart()
-            return Reply(at.client, failed="its worker process died")
+            return ClientReply(at.client, failed="its worker process died")
 
     def close(self) -> None:
         for worker in self._workers:

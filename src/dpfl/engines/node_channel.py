@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dpfl.engines.head_memory import HeadMemory
 from dpfl.protocol import messages
-from dpfl.protocol.messages import Letter
-from dpfl.protocol.transport import Delivery, Post
-from dpfl.refusals import SENTENCES, Bad, Reason
+from dpfl.protocol.messages import SignedMessage
+from dpfl.protocol.transport import Delivery, Transport
+from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
 POLL = 0.25
 """Seconds that a carrier is waited for at a time."""
@@ -32,17 +32,17 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Fault:
+class InvalidReply:
     """Why an answer that came cannot be used; the words are ours, none of the sender's."""
 
     reason: str
 
 
 @dataclass
-class Correspondence:
+class NodeChannel:
     """Of one run: the owner's key signs what goes out, a node's own what comes back."""
 
-    post: Post
+    post: Transport
     run: str
     key: Ed25519PrivateKey
     nodes: Mapping[str, Ed25519PublicKey]
@@ -56,9 +56,11 @@ class Correspondence:
     def letter(self, to: str, kind: str, order: str, words: Mapping[str, object], arrays: Arrays | None = None) -> bytes:
         return messages.write({"kind": kind, "run": self.run, "to": to, "order": order, **words}, arrays or {}, self.key)
 
-    def ask(self, asked: Mapping[str, bytes], seconds: float, enough: int | None = None) -> dict[str, Letter | Fault]:
+    def ask(
+        self, asked: Mapping[str, bytes], seconds: float, enough: int | None = None
+    ) -> dict[str, SignedMessage | InvalidReply]:
         """The answers of all, or of those who answered in time; others are not waited for long once there are `enough`."""
-        answers: dict[str, Letter | Fault] = {}
+        answers: dict[str, SignedMessage | InvalidReply] = {}
         tickets: dict[str, str] = {}
         due = dict.fromkeys(asked, 0.0)
         end = time.monotonic() + seconds
@@ -83,12 +85,12 @@ class Correspondence:
         self._remember(answers)
         return answers
 
-    def _remember(self, answers: Mapping[str, Letter | Fault]) -> None:
+    def _remember(self, answers: Mapping[str, SignedMessage | InvalidReply]) -> None:
         """The heads of ledgers that answers carry, on disk before the answers are used."""
         if self.memory is None:
             return
         for name, answer in answers.items():
-            if isinstance(answer, Letter):
+            if isinstance(answer, SignedMessage):
                 self.memory.take(name, answer)
         self.memory.save()
 
@@ -108,22 +110,26 @@ class Correspondence:
             return False
         for name in self.nodes if delivery.letter is not None else ():
             found = self._read(name, ping, delivery.letter or b"")
-            if isinstance(found, Letter) and found.head.get("kind") == "pong":
+            if isinstance(found, SignedMessage) and found.head.get("kind") == "pong":
                 self.addresses[name] = address
         return True
 
-    def _read(self, name: str, asked: bytes, answer: bytes) -> Letter | Fault:
+    def _read(self, name: str, asked: bytes, answer: bytes) -> SignedMessage | InvalidReply:
         try:
             letter = messages.read(answer, self.nodes[name], self.most)
-        except Bad as bad:
-            return Fault(f"its answer cannot be used: {SENTENCES[bad.reason]}")
+        except ProtocolError as bad:
+            return InvalidReply(f"its answer cannot be used: {SENTENCES[bad.reason]}")
         head = letter.head
         if head.get("run") != self.run or head.get("from") != name or head.get("answers") != messages.digest(asked):
-            return Fault("its letter answers another one")
+            return InvalidReply("its letter answers another one")
         return letter
 
 
 def refusal_of(head: Mapping[str, Any]) -> str:
     """The node's reason, which is one of a few; whatever else it says is not passed on."""
     reason = str(head.get("reason"))
-    return SENTENCES[Reason(reason)] if reason in set(Reason) else "The node refuses, for a reason that is not known here."
+    return (
+        SENTENCES[RefusalReason(reason)]
+        if reason in set(RefusalReason)
+        else "The node refuses, for a reason that is not known here."
+    )

@@ -11,14 +11,14 @@ import math
 import numpy as np
 from torch import Tensor
 
-from dpfl.client.task import Reply, Task, moved_by_rounding
+from dpfl.client.task import ClientReply, ClientTask, moved_by_rounding
 from dpfl.privacy import Release
 from dpfl.privacy.mechanisms.clip import measured
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.answers import AnySurvey
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.answers import AnyQuery
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.metric import MetricQuery
 
 ROUNDED = 1.001
 """A clip holds by float32 sums."""
@@ -30,7 +30,7 @@ LONGEST = 1e12
 """Where nothing else bounds an update: no model is that long, and sums of such are finite."""
 
 
-def implausible(task: Task, reply: Reply, vector: Tensor, declared: int, correction: Tensor | None) -> bool:
+def implausible(task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None) -> bool:
     """Whether no honest node that declared so many units, and was sent this vector, would have replied so."""
     if task.survey and reply.raw is not None:
         return not _answers(task.survey, reply.raw["answer"], declared)
@@ -41,25 +41,25 @@ def implausible(task: Task, reply: Reply, vector: Tensor, declared: int, correct
     return not measured(reply.update, release.clip if release else None) <= min(bound, LONGEST)
 
 
-def _of_updates(task: Task) -> Release | None:
+def _of_updates(task: ClientTask) -> Release | None:
     """The release whose clip is of whole updates, if noise is added to them, here or there."""
     if task.upload and task.upload.private:
         return task.upload
     return task.clients if task.clients.private else None
 
 
-def _updates(task: Task, release: Release, vector: Tensor, correction: Tensor | None) -> float:
+def _updates(task: ClientTask, release: Release, vector: Tensor, correction: Tensor | None) -> float:
     """Inside the clip, which may be of the model and not of its difference to this one, with the noise that is added there."""
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
-    if isinstance(release, Upload):
+    if isinstance(release, UpdateRelease):
         noise = (1 + moved_by_rounding(task, vector, correction) / release.moves) * _noise(release, 2 * vector.numel())
     elif release.shared_by:
         noise = _noise(release, 2 * vector.numel()) / math.sqrt(release.shared_by)
     return ROUNDED * (release.clip.level + start + noise)
 
 
-def _steps(task: Task, size: int, declared: int, correction: Tensor | None) -> float:
+def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
     """Of plain SGD on means of clipped gradients; of other ways there is no bound."""
     samples, local = task.samples, task.local
     if samples is None or not samples.private or not local.optimiser.linear or local.prox or correction is not None:
@@ -74,12 +74,12 @@ def _noise(release: Release, size: int) -> float:
     return release.deviation() * (math.sqrt(size) + TAIL)
 
 
-def _answers(survey: AnySurvey, answer: np.ndarray, declared: int) -> bool:
+def _answers(survey: AnyQuery, answer: np.ndarray, declared: int) -> bool:
     """Shares of labels, or the noisy mean of what each unit counts with."""
-    if isinstance(survey, Survey):
+    if isinstance(survey, LabelQuery):
         return bool(((answer >= 0) & (answer <= ROUNDED)).all() and abs(answer.sum() - 1) < ROUNDED - 1)
-    widths = {ColumnSurvey: lambda one: one.width, MetricSurvey: lambda one: one.numbers + one.cells}
+    widths = {ColumnQuery: lambda one: one.width, MetricQuery: lambda one: one.numbers + one.cells}
     width = widths.get(type(survey), lambda one: answer.size)(survey)
-    bound = survey.bound if isinstance(survey, ColumnSurvey | MetricSurvey) else math.sqrt(width)
+    bound = survey.bound if isinstance(survey, ColumnQuery | MetricQuery) else math.sqrt(width)
     longest = bound * (FEWER + 2 * survey.multiplier * (math.sqrt(width) + TAIL) / declared)
     return answer.size == width and math.hypot(*answer.tolist()) <= longest

@@ -9,13 +9,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpfl.engines.node_channel import Correspondence, Fault, refusal_of
+from dpfl.engines.node_channel import InvalidReply, NodeChannel, refusal_of
 from dpfl.errors import DpflError
 from dpfl.protocol import secure_sum_messages
-from dpfl.protocol.messages import Letter
+from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.secure_sum_messages import Arrays, Words
-from dpfl.refusals import Bad, Reason
-from dpfl.secagg import At, Card, Group, Masked, Refusal, Sum, Vote, check, present, session
+from dpfl.refusals import ProtocolError, RefusalReason
+from dpfl.secagg import (
+    KeyAdvertisement,
+    MaskedInput,
+    MaskedSum,
+    MemberRefusal,
+    SumGroup,
+    SumId,
+    SurvivorVote,
+    check,
+    present,
+    session,
+)
 
 MOST_BARREN = 3
 GREETING = 3.0
@@ -23,22 +34,22 @@ GREETING = 3.0
 
 
 @dataclass
-class Sums:
+class SecureSumServer:
     """`group` is all of the run's members; a session is of those who are there, and is set up anew when that changes: when one
     has no keys any more, or does not answer, or is back. Whoever is away is asked after 1, 2, 4, ... rounds."""
 
-    correspondence: Correspondence
-    group: Group
+    correspondence: NodeChannel
+    group: SumGroup
     deadline: float
     joining: float
     session: str = ""
     here: frozenset[str] = frozenset()
     """Those who have the session's keys."""
-    _members: Group | None = None
+    _members: SumGroup | None = None
     _away: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _at: At | None = None
+    _at: SumId | None = None
     _order: str = ""
-    _masked: dict[str, Masked] = field(default_factory=dict)
+    _masked: dict[str, MaskedInput] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
     """Who refused what was asked last, and why."""
     _number: int = 0
@@ -64,7 +75,7 @@ class Sums:
             return []
         letter = self.correspondence.letter
         answers = self.correspondence.ask({name: letter(name, "ping", "greeting", {}) for name in names}, GREETING)
-        return [name for name, answer in answers.items() if isinstance(answer, Letter)]
+        return [name for name, answer in answers.items() if isinstance(answer, SignedMessage)]
 
     def _set_up(self, round: int, names: Collection[str]) -> None:
         """New keys of all who are there, shown to all of them."""
@@ -75,7 +86,7 @@ class Sums:
         try:
             members = present(self.group, cards)
             found = session(members, cards)
-        except Refusal:
+        except MemberRefusal:
             raise self._too_few(len(cards)) from None
         words = {"cards": [secure_sum_messages.card_to_words(card) for card in cards]}
         answers = self._asked("meet", order, {card.name: (words, {}) for card in cards}, self.joining)
@@ -86,12 +97,12 @@ class Sums:
             raise self._too_few(len(self.here))
         self.session, self._members = found, members
 
-    def _card(self, name: str, answer: Letter) -> Card | None:
+    def _card(self, name: str, answer: SignedMessage) -> KeyAdvertisement | None:
         """Its own, signed for this run."""
         try:
             card = secure_sum_messages.card_from_words(answer.head.get("card"))
             check(self.group, card)
-        except (Bad, Refusal):
+        except (ProtocolError, MemberRefusal):
             return None
         return card if card.name == name else None
 
@@ -105,7 +116,7 @@ class Sums:
     def _lose(self, name: str, round: int) -> None:
         self._away.setdefault(name, (round + 1, 1))
 
-    def begin(self, at: At, order: str) -> None:
+    def begin(self, at: SumId, order: str) -> None:
         """Nobody pays for more sums than a few that come to nothing, one after another."""
         if self._barren >= MOST_BARREN:
             raise DpflError(
@@ -114,20 +125,20 @@ class Sums:
             )
         self._at, self._order, self._masked, self._barren = at, order, {}, self._barren + 1
 
-    def take(self, name: str, answer: Letter) -> np.ndarray:
+    def take(self, name: str, answer: SignedMessage) -> np.ndarray:
         """The masked numbers of a node; `Bad` where they are none."""
         assert self._at is not None
         assert self._members is not None
         self._masked[name] = secure_sum_messages.masked_from(answer.arrays, self._at, name, self._members.names)
         return self._masked[name].numbers
 
-    def close(self, round: int, answers: Mapping[str, Letter | Fault], asked: Collection[str]) -> None:
+    def close(self, round: int, answers: Mapping[str, SignedMessage | InvalidReply], asked: Collection[str]) -> None:
         """Who did not answer is away; who has no keys, or refused, gets new ones at the next set-up."""
         for name in asked:
             answer = answers.get(name)
             if answer is None:
                 self._lose(name, round)
-            elif isinstance(answer, Letter) and answer.head.get("reason") == Reason.NO_KEYS:
+            elif isinstance(answer, SignedMessage) and answer.head.get("reason") == RefusalReason.NO_KEYS:
                 self.here -= {name}
 
     def add(self, numbers: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -135,7 +146,7 @@ class Sums:
         assert self._at is not None
         assert self._members is not None
         first = next(iter(numbers.values()))
-        sum, least = Sum(self._members, self._at, len(first), 8 * first.dtype.itemsize), self._members.threshold
+        sum, least = MaskedSum(self._members, self._at, len(first), 8 * first.dtype.itemsize), self._members.threshold
         for name in numbers:
             sum.take(self._masked[name])
         shown = {name: secure_sum_messages.shown_to(one, len(self._members.names)) for name, one in sum.shown().items()}
@@ -143,26 +154,26 @@ class Sums:
         if not sum.missing:
             return self._total(sum, answers)
         for name, answer in answers.items():
-            with suppress(Bad, Refusal):
-                sum.vote(Vote(self._at, name, secure_sum_messages.signature(answer.head.get("signature"))))
+            with suppress(ProtocolError, MemberRefusal):
+                sum.vote(SurvivorVote(self._at, name, secure_sum_messages.signature(answer.head.get("signature"))))
         votes = secure_sum_messages.votes_to_words(sum.votes())
         return self._total(sum, self._asked("votes", self._order, dict.fromkeys(answers, (votes, {})), self.deadline, least))
 
-    def _total(self, sum: Sum, answers: Mapping[str, Letter]) -> np.ndarray:
+    def _total(self, sum: MaskedSum, answers: Mapping[str, SignedMessage]) -> np.ndarray:
         assert self._at is not None
         for name, answer in answers.items():
-            with suppress(Bad, Refusal):
+            with suppress(ProtocolError, MemberRefusal):
                 sum.open(secure_sum_messages.opened_from(answer.head, answer.arrays, self._at, name))
         total, self._barren = sum.total(), 0
         return total
 
     def _asked(
         self, kind: str, order: str, told: Mapping[str, tuple[Words, Arrays]], seconds: float, enough: int | None = None
-    ) -> dict[str, Letter]:
+    ) -> dict[str, SignedMessage]:
         """Answers that are no refusals."""
         letter = self.correspondence.letter
         asked = {name: letter(name, kind, order, words, arrays) for name, (words, arrays) in told.items()}
         answers = self.correspondence.ask(asked, seconds, enough)
-        came = {name: answer for name, answer in answers.items() if isinstance(answer, Letter)}
+        came = {name: answer for name, answer in answers.items() if isinstance(answer, SignedMessage)}
         self._refused = {name: refusal_of(answer.head) for name, answer in came.items() if answer.head.get("kind") == "refused"}
         return {name: answer for name, answer in came.items() if name not in self._refused}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedTensor:
     """A tensor in a mapped file: small enough to send, opened where it is used."""
 
     path: str
@@ -38,10 +38,10 @@ class SharedFolder:
         self._folder = tempfile.TemporaryDirectory(prefix=f"dpfl-{os.getpid()}-", dir=place)
         self._count = 0
 
-    def put(self, tensor: Tensor) -> Mapped:
+    def put(self, tensor: Tensor) -> MappedTensor:
         self._count += 1
         path = Path(self._folder.name) / str(self._count)
-        mapped = Mapped(str(path), tuple(tensor.shape), tensor.dtype)
+        mapped = MappedTensor(str(path), tuple(tensor.shape), tensor.dtype)
         with path.open("wb") as file:
             file.truncate(tensor.numel() * tensor.element_size())
         mapped.open().copy_(tensor)
@@ -55,8 +55,8 @@ class SharedFolder:
 class PackedRows:
     """The row numbers of many clients, one after the other in one mapped tensor."""
 
-    rows: Mapped
-    ends: Mapped
+    rows: MappedTensor
+    ends: MappedTensor
 
     @classmethod
     def put(cls, folder: SharedFolder, clients: Sequence[Tensor]) -> PackedRows:

@@ -28,7 +28,7 @@ from dpfl.gradients.products import Chosen, SampleGradient, Unsupported
 from dpfl.gradients.row_pass import RowPass
 from dpfl.gradients.unit_rows import UnitRows
 from dpfl.models import FlatModel, refuse_batch_statistics
-from dpfl.models.row_sizes import Invariant, Sizes, Unpadded, pad, padded_chunks
+from dpfl.models.row_sizes import ChunkSizes, InvariantSizes, UnpaddedSizes, pad, padded_chunks
 from dpfl.privacy.mechanisms.clip import MARGIN
 from dpfl.privacy.mechanisms.rounding import COVER, DOUBLE, TERMS, gamma
 
@@ -137,7 +137,7 @@ class ClippedGradients:
         self._chunk = chunk
         self._row_chunk = max(1, min(chunk, _ROWS_BLOCK // model.layout.trainable))
         self._checked = False
-        self._sizes: dict[tuple[Any, ...], Sizes] = {}
+        self._sizes: dict[tuple[Any, ...], ChunkSizes] = {}
         self._ways: Iterator[type[Way]] = iter((ChainPass, LayerPass, RowPass))
         self._pass = self._next_way()
 
@@ -312,13 +312,13 @@ class ClippedGradients:
             pad(x[chosen], rows), pad(y[chosen], rows), units, UnitRows(per_unit, pad(torch.from_numpy(shares), rows))
         )
 
-    def _sizes_for(self, x: Tensor, y: Tensor, most: int) -> Sizes:
+    def _sizes_for(self, x: Tensor, y: Tensor, most: int) -> ChunkSizes:
         most = min(most, self._row_chunk) if isinstance(self._pass, RowPass) else most
         name = type(self._pass).__name__
         key = name, most, x.dtype, tuple(x.shape[1:]), y.dtype, tuple(y.shape[1:])
         if key not in self._sizes:
             test = SelfTest(self.model, self._outputs, f"gradients {name}", x[:1], y[:1])
-            self._sizes[key] = Invariant(most, test.reference) if self._exact else Unpadded(most)
+            self._sizes[key] = InvariantSizes(most, test.reference) if self._exact else UnpaddedSizes(most)
         return self._sizes[key]
 
     def _outputs(self, x: Tensor, y: Tensor, rows: UnitRows | None) -> list[Tensor]:

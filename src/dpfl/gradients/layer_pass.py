@@ -12,7 +12,7 @@ from dpfl.gradients.recording import Record, find_layers, recording, uses_of
 from dpfl.gradients.rules import LayerGradients, joined, linear, of_units, places
 from dpfl.gradients.scratch import Scratch
 from dpfl.gradients.unit_rows import UnitRows
-from dpfl.gradients.unrolled import Unrolled
+from dpfl.gradients.unrolled import UnrolledLayer
 from dpfl.models import FlatModel
 
 
@@ -80,7 +80,7 @@ def _gradients(record: Record, outputs: list[Tensor | None], rows: UnitRows | No
     seen = [(tap.name, tap.x, g) for tap, g in zip(record.taps, outputs, strict=True) if g is not None]
     if not seen:
         return {}
-    if not isinstance(layer.rule, Unrolled):
+    if not isinstance(layer.rule, UnrolledLayer):
         x, g = seen[0][1:] if len(seen) == 1 else joined(layer.rule, [(x, g) for _, x, g in seen])
         return of_units(layer.rule, layer.module, x, g, rows)
     terms: dict[str, list[tuple[Tensor, Tensor]]] = {}

@@ -26,7 +26,7 @@ Chosen = slice | Tensor
 """Which units of a chunk are summed: the first ones, or their places."""
 
 
-class Weighted(Protocol):
+class WeightedSum(Protocol):
     """The flat float64 sum of the gradients of units under float64 weights, written over `out` where that is given."""
 
     def __call__(self, units: Chosen, weights: Tensor, out: Tensor | None = None) -> Tensor: ...
@@ -46,7 +46,7 @@ class SampleGradient:
     """
 
     squares: Tensor
-    weighted: Weighted
+    weighted: WeightedSum
     rows: Callable[[slice], Tensor]
     amplifies: float = 1.0
     parts: tuple[Tensor, ...] = ()

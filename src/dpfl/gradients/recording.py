@@ -15,7 +15,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from dpfl.gradients.products import Unsupported
 from dpfl.gradients.rules import Rule, rule_for
-from dpfl.gradients.unrolled import Unrolled, unrolled_for
+from dpfl.gradients.unrolled import UnrolledLayer, unrolled_for
 from dpfl.models import FlatModel
 
 
@@ -24,7 +24,7 @@ class Layer:
     """A layer with a rule; entries maps the names of its trainable parameters to layout entries."""
 
     module: nn.Module
-    rule: Rule | Unrolled
+    rule: Rule | UnrolledLayer
     entries: dict[str, int]
 
     @property
@@ -57,7 +57,7 @@ class Record:
         self.calls += 1
         self._tap("", inputs[0], output)
 
-    def forward(self, unrolled: Unrolled, *inputs: Any, **options: Any) -> Any:
+    def forward(self, unrolled: UnrolledLayer, *inputs: Any, **options: Any) -> Any:
         self.calls += 1
         # Read once a call, however many maps and steps use it, so that uses outside the call can be told.
         own = {name: parameter.view_as(parameter) for name, parameter in self.layer.module.named_parameters()}
@@ -89,7 +89,7 @@ class Record:
             raise Unsupported(f"a {self.layer.name} whose input is overwritten later")
 
     def _reads(self, tap: Tap, name: str) -> bool:
-        if not isinstance(self.layer.rule, Unrolled):
+        if not isinstance(self.layer.rule, UnrolledLayer):
             return True
         used = self.layer.rule.maps[tap.name]
         return name in (used.weight, used.bias)
@@ -124,7 +124,7 @@ def recording(layers: Sequence[Layer]) -> Iterator[list[Record]]:
     try:
         for record in records:
             module, rule = record.layer.module, record.layer.rule
-            if isinstance(rule, Unrolled):
+            if isinstance(rule, UnrolledLayer):
                 module.__dict__["forward"] = partial(record.forward, rule)
             else:
                 # First in line, so that a user's own hook cannot change what is seen.
@@ -134,7 +134,7 @@ def recording(layers: Sequence[Layer]) -> Iterator[list[Record]]:
         for handle in handles:
             handle.remove()
         for record in records:
-            if isinstance(record.layer.rule, Unrolled):
+            if isinstance(record.layer.rule, UnrolledLayer):
                 record.layer.module.__dict__.pop("forward", None)
 
 

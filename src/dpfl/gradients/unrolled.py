@@ -20,7 +20,7 @@ Project = Callable[[str, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Map:
+class LinearMap:
     """x W^T + b with these rows of a weight and of a bias; the batch is the first dimension of x."""
 
     weight: str
@@ -30,10 +30,10 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Unrolled:
+class UnrolledLayer:
     """How a layer is computed from linear maps."""
 
-    maps: dict[str, Map] = field(repr=False)
+    maps: dict[str, LinearMap] = field(repr=False)
     forward: Callable[..., Any]
 
     def gradients(self, wanted: set[str], terms: dict[str, tuple[Tensor, Tensor]]) -> dict[str, SampleGradient]:
@@ -51,7 +51,7 @@ class Unrolled:
         }
 
 
-def unrolled_for(module: nn.Module) -> Unrolled | None:
+def unrolled_for(module: nn.Module) -> UnrolledLayer | None:
     """None when the module may compute something else than its type says."""
     if type(module) not in _MAPS or "forward" in module.__dict__:
         return None
@@ -61,18 +61,18 @@ def unrolled_for(module: nn.Module) -> Unrolled | None:
     maps = _MAPS[type(module)](module)
     named = {name for used in maps.values() for name in (used.weight, used.bias) if name is not None}
     known = named == {name for name, _ in module.named_parameters()}
-    return Unrolled(maps, _FORWARDS[type(module)]) if known else None
+    return UnrolledLayer(maps, _FORWARDS[type(module)]) if known else None
 
 
-def _attention_maps(module: Any) -> dict[str, Map]:
+def _attention_maps(module: Any) -> dict[str, LinearMap]:
     width = module.embed_dim
     bias = None if module.in_proj_bias is None else "in_proj_bias"
     maps = {}
     for place, name in enumerate("qkv"):
         rows = slice(place * width, (place + 1) * width)
         own = not module._qkv_same_embed_dim
-        maps[name] = Map(f"{name}_proj_weight" if own else "in_proj_weight", bias, _ALL if own else rows, rows)
-    return maps | {"out": Map("out_proj.weight", None if module.out_proj.bias is None else "out_proj.bias")}
+        maps[name] = LinearMap(f"{name}_proj_weight" if own else "in_proj_weight", bias, _ALL if own else rows, rows)
+    return maps | {"out": LinearMap("out_proj.weight", None if module.out_proj.bias is None else "out_proj.bias")}
 
 
 def _attention(
@@ -105,19 +105,19 @@ def _attention(
     return output if module.batch_first else output.transpose(0, 1), weights
 
 
-def _recurrent_maps(module: Any) -> dict[str, Map]:
+def _recurrent_maps(module: Any) -> dict[str, LinearMap]:
     if module.proj_size:
         return {}
     ends = [f"_l{layer}{end}" for layer in range(module.num_layers) for end in _directions(module)]
     return {kind + end: _map(kind + end, module.bias) for end in ends for kind in ("ih", "hh")}
 
 
-def _cell_maps(module: Any) -> dict[str, Map]:
+def _cell_maps(module: Any) -> dict[str, LinearMap]:
     return {kind: _map(kind, module.bias) for kind in ("ih", "hh")}
 
 
-def _map(name: str, bias: bool) -> Map:
-    return Map(f"weight_{name}", f"bias_{name}" if bias else None)
+def _map(name: str, bias: bool) -> LinearMap:
+    return LinearMap(f"weight_{name}", f"bias_{name}" if bias else None)
 
 
 def _directions(module: Any) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def _rnn_step(module: Any, x: Tensor, h: Tensor, state: State) -> State:
     return ((x + h).tanh() if module.nonlinearity == "tanh" else (x + h).relu(),)
 
 
-_MAPS: dict[type[nn.Module], Callable[[Any], dict[str, Map]]] = {
+_MAPS: dict[type[nn.Module], Callable[[Any], dict[str, LinearMap]]] = {
     nn.MultiheadAttention: _attention_maps,
     nn.LSTM: _recurrent_maps,
     nn.GRU: _recurrent_maps,

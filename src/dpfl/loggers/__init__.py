@@ -12,9 +12,9 @@ from dpfl.lazy_import import on_demand
 if TYPE_CHECKING:
     from dpfl.loggers.mlflow import MLflow
     from dpfl.loggers.tensorboard import TensorBoard
-    from dpfl.run.callbacks import Callback, Started
+    from dpfl.run.callbacks import Callback, RunStart
 
-__all__ = ["Callback", "MLflow", "Started", "TensorBoard", "from_words"]
+__all__ = ["Callback", "MLflow", "RunStart", "TensorBoard", "from_words"]
 
 NAMES = {"tensorboard": "TensorBoard", "mlflow": "MLflow"}
 """Of an experiment's section [log]."""

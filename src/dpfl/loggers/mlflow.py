@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
 from dpfl.loggers.scalars import flat, scalars, told, writable
-from dpfl.run.callbacks import Callback, Started
-from dpfl.run.metrics import Row
+from dpfl.run.callbacks import Callback, RunStart
+from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
     from dpfl.run.train import Result
@@ -39,7 +39,7 @@ class MLflow(Callback):
         writable(self._file.parent)
         self._run = ""
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunStart) -> None:
         self._held = self._client(tracking_uri=f"sqlite:///{self._file}")
         self._run = self._known(run.run) or self._new(run)
 
@@ -55,13 +55,13 @@ class MLflow(Callback):
             self._held.update_run(found[0].info.run_id, status="RUNNING")
         return str(found[0].info.run_id) if found else ""
 
-    def _new(self, run: Started) -> str:
+    def _new(self, run: RunStart) -> str:
         made = str(self._held.create_run(self._experiment(), tags={"dpfl_run": run.run}, run_name=run.folder.name).info.run_id)
         for name, value in flat(run.settings).items():
             self._held.log_param(made, name, value[:MOST_WORD])
         return made
 
-    def round(self, row: Row) -> None:
+    def round(self, row: RoundRow) -> None:
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.run.metrics import Row
+from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
     from dpfl.run.train import Result
@@ -38,7 +38,7 @@ NAMES = {
 }
 
 
-def scalars(row: Row) -> dict[str, float]:
+def scalars(row: RoundRow) -> dict[str, float]:
     """What a round measured, by name."""
     return {name: float(value) for key, name in NAMES.items() if (value := getattr(row, key)) is not None}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
 from dpfl.loggers.scalars import flat, scalars, told, writable
-from dpfl.run.callbacks import Callback, Started
-from dpfl.run.metrics import Row
+from dpfl.run.callbacks import Callback, RunStart
+from dpfl.run.metrics import RoundRow
 
 if TYPE_CHECKING:
     from dpfl.run.train import Result
@@ -25,14 +25,14 @@ class TensorBoard(Callback):
         self._folder, self._writer = writable(Path(folder)), SummaryWriter
         self._held: Any = None
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunStart) -> None:
         """Rounds that are made again after a crash replace what was shown of them."""
         again = {"purge_step": run.rounds_done + 1} if run.rounds_done else {}
         self._held = self._writer(str(self._folder / run.folder.name), **again)
         settings = "\n".join(f"    {name} = {value}" for name, value in flat(run.settings).items())
         self._held.add_text("settings", settings, run.rounds_done)
 
-    def round(self, row: Row) -> None:
+    def round(self, row: RoundRow) -> None:
         for name, value in scalars(row).items():
             self._held.add_scalar(name, value, row.round)
 

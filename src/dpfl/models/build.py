@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class Described(Protocol):
+class ModelDescription(Protocol):
     @property
     def name(self) -> str: ...
 
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
 
-def built(model: Described, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+def built(model: ModelDescription, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
     """Refused where the model does not fit the samples, or no memory."""
     try:
         return model.build(shape, classes, seed)

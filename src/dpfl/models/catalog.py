@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl.errors import DpflError
-from dpfl.import_path import Kind, is_path
+from dpfl.import_path import ImportKind, is_path
 from dpfl.models import architectures, sequences
 from dpfl.models.descriptions import beside
 from dpfl.models.features.patches import patch_features
@@ -24,7 +24,7 @@ MOST_LAYERS = 256
 MOST_PATCHES = 4096
 
 FeatureMap = Callable[[Tensor], Tensor]
-OWN = Kind("model", nn.Module, "torch.nn.Module")
+OWN = ImportKind("model", nn.Module, "torch.nn.Module")
 
 
 class Buildable(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from dpfl.models.architectures import Centre, Residual
-from dpfl.models.columns import Embedded, OneHot, Scaled
+from dpfl.models.columns import EmbeddedColumns, OneHotColumns, ScaledColumns
 from dpfl.models.sequences import Attention, Block, Recurrent, Transformer, _waves
 
 STEP = "    "
@@ -97,9 +97,9 @@ def _embedded(module: Any, _: int) -> str:
 RECIPES: dict[type, Callable[[Any, int], str]] = {
     Residual: _children,
     Centre: lambda module, _: f"Centre({len(module.running_mean)})",
-    OneHot: lambda module, _: repr(module),
-    Scaled: lambda module, _: repr(module),
-    Embedded: _embedded,
+    OneHotColumns: lambda module, _: repr(module),
+    ScaledColumns: lambda module, _: repr(module),
+    EmbeddedColumns: _embedded,
     Recurrent: _recurrent,
     Transformer: _transformer,
 }

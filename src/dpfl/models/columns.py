@@ -15,7 +15,7 @@ from dpfl.models.catalog import Model
 CODED = "coded_columns"
 
 
-class Described(Protocol):
+class WrappedDescription(Protocol):
     """A description of a model."""
 
     @property
@@ -27,7 +27,7 @@ class Described(Protocol):
     def build(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module: ...
 
 
-class Features(Protocol):
+class ColumnFeatures(Protocol):
     """How a row is laid out: so many numbers, then a code for each column that has levels."""
 
     @property
@@ -40,7 +40,7 @@ class Features(Protocol):
     def paid(self) -> bool: ...
 
 
-class Scaled(nn.Module):
+class ScaledColumns(nn.Module):
     """(x - m) / sqrt(v) for the numbers of a row: 0 and 1 until the server knows a scale that was paid for, and not trained."""
 
     written_as = "scaled-columns"
@@ -61,7 +61,7 @@ class Scaled(nn.Module):
         return f"{self.numbers}"
 
 
-class OneHot(nn.Module):
+class OneHotColumns(nn.Module):
     """(B, numbers + columns) to (B, numbers + sum of levels): after the numbers, each code as a row of 0 and a 1."""
 
     written_as = "one-hot-columns"
@@ -82,7 +82,7 @@ class OneHot(nn.Module):
         return f"{self.numbers}, {self.levels}"
 
 
-class Embedded(nn.Module):
+class EmbeddedColumns(nn.Module):
     """(B, numbers + columns) to (B, numbers + columns * width): after the numbers, what was learnt of each code."""
 
     written_as = "embedded-columns"
@@ -100,11 +100,11 @@ class Embedded(nn.Module):
 
 
 @dataclass(frozen=True)
-class OnColumns:
+class TableModel:
     """A model for rows of a table. It is given dense rows, categories one-hot or embedded by its option `embedding`; unless
     its module says `takes_codes` and embeds them itself."""
 
-    model: Described
+    model: WrappedDescription
     numbers: int
     levels: tuple[int, ...]
     paid: bool = False
@@ -127,9 +127,9 @@ class OnColumns:
         if isinstance(self.model, Model) and isinstance(width, int):
             return self._embedded(self.model, width, classes, seed)
         module = self.model.build((self.numbers + sum(self.levels),), classes, seed)
-        front: dict[str, nn.Module] = {"paid": Scaled(self.numbers)} if self.paid else {}
+        front: dict[str, nn.Module] = {"paid": ScaledColumns(self.numbers)} if self.paid else {}
         if not getattr(module, "takes_codes", False):
-            front["columns"] = OneHot(self.numbers, self.levels)
+            front["columns"] = OneHotColumns(self.numbers, self.levels)
         return nn.Sequential(OrderedDict(**front, model=module)) if front else module
 
     def _embedded(self, model: Model, width: int, classes: int, seed: int) -> nn.Module:
@@ -137,12 +137,12 @@ class OnColumns:
         module = rest.build((self.numbers + width * len(self.levels),), classes, seed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed ^ 1)
-            return nn.Sequential(OrderedDict(columns=Embedded(self.numbers, self.levels, width), model=module))
+            return nn.Sequential(OrderedDict(columns=EmbeddedColumns(self.numbers, self.levels, width), model=module))
 
 
-def on_columns(model: Described, features: Features | None) -> Described:
+def on_columns(model: WrappedDescription, features: ColumnFeatures | None) -> WrappedDescription:
     """The model as it is for samples of another kind than rows of a table."""
-    return model if features is None else OnColumns(model, features.numbers, features.levels, features.paid)
+    return model if features is None else TableModel(model, features.numbers, features.levels, features.paid)
 
 
 def coded(module: nn.Module) -> Mapping[int, int]:

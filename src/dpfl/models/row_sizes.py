@@ -27,7 +27,7 @@ ALIGNED = 64
 """Bytes: torch's memory begins at a multiple."""
 
 
-class Sizes(Protocol):
+class ChunkSizes(Protocol):
     """Says how many rows the next chunk has."""
 
     def rows_for(self, units: int, per_unit: int = 1) -> int:
@@ -39,7 +39,7 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True)
-class Unpadded:
+class UnpaddedSizes:
     """Chunks as they come: the quickest, and without any promise about bits."""
 
     most: int
@@ -50,7 +50,7 @@ class Unpadded:
 
 
 @dataclass
-class Invariant:
+class InvariantSizes:
     """Row counts at which every unit gets the same bits.
 
     Attributes:
@@ -115,7 +115,7 @@ class RowFunction:
 
     def __init__(self, function: Callable[[Tensor], Tensor], most: int) -> None:
         self._function, self._most = function, most
-        self._sizes: dict[tuple[object, ...], Invariant] = {}
+        self._sizes: dict[tuple[object, ...], InvariantSizes] = {}
 
     def __call__(self, samples: Tensor) -> Tensor:
         """The results of all samples, into memory that is taken once."""
@@ -128,7 +128,7 @@ class RowFunction:
             done += count
         return results
 
-    def _sizes_for(self, samples: Tensor) -> Invariant:
+    def _sizes_for(self, samples: Tensor) -> InvariantSizes:
         key = samples.dtype, tuple(samples.shape[1:]), torch.get_num_threads()
         if key not in self._sizes:
             shape = tuple(samples.shape[1:])
@@ -139,7 +139,7 @@ class RowFunction:
                     references[rows] = self._tested(rows, shape)
                 return references[rows]
 
-            self._sizes[key] = Invariant(self._most, reference)
+            self._sizes[key] = InvariantSizes(self._most, reference)
         return self._sizes[key]
 
     @torch.no_grad()
@@ -159,7 +159,7 @@ class RowFunction:
         return expected[: min(rows, GRAINS[0])].numpy().tobytes()
 
 
-def padded_chunks(sizes: Sizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
+def padded_chunks(sizes: ChunkSizes, *tensors: Tensor) -> Iterator[tuple[tuple[Tensor, ...], int]]:
     """The rows of tensors in chunks, with rows of zeros behind the last, and how many rows of each chunk count."""
     done = 0
     while done < len(tensors[0]):

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, overload
 import torch
 
 from dpfl import models
-from dpfl.client.context import Site
-from dpfl.client.runner import Node
+from dpfl.client.context import ClientContext
+from dpfl.client.runner import ClientRunner
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
@@ -20,11 +20,11 @@ from dpfl.models.build import built
 from dpfl.models.catalog import Buildable, Model
 from dpfl.models.columns import on_columns
 from dpfl.node.load_data import digest
-from dpfl.node.policy import Charter
-from dpfl.privacy.ledger.client_ledgers import Ledgers
-from dpfl.privacy.ledger.limit import Limit, Share
+from dpfl.node.policy import NodePolicy
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
+from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.protocol.proposal import Proposal
-from dpfl.refusals import Bad, Reason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 Thing = TypeVar("Thing")
 SPARE = 1 << 20
@@ -32,7 +32,7 @@ SPARE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Only(Sequence[Thing]):
+class SingleEntry(Sequence[Thing]):
     """A list of which one place is known: a node has one client of a federation, under its number there."""
 
     place: int
@@ -54,15 +54,15 @@ class Only(Sequence[Thing]):
         return iter((self.value,))
 
 
-def shares_of(charter: Charter, run: str, proposal: Proposal) -> tuple[Share, ...]:
+def shares_of(charter: NodePolicy, run: str, proposal: Proposal) -> tuple[SubLimit, ...]:
     """The owner's, and what the run says of itself: it spends no more than its own budget."""
     own = charter.shares(run)
     if proposal.epsilon is None or proposal.accountant == "none" or not proposal.events:
         return own
-    return (*own, Share(Limit(proposal.epsilon, proposal.delta, proposal.accountant), run=run))
+    return (*own, SubLimit(Limit(proposal.epsilon, proposal.delta, proposal.accountant), run=run))
 
 
-def model_of(proposal: Proposal, held: Federation, charter: Charter, size: int) -> Buildable:
+def model_of(proposal: Proposal, held: Federation, charter: NodePolicy, size: int) -> Buildable:
     """By a name of the catalogue or of the policy. What does not fit, or is too large for a letter, is refused before it is
     built, by its shape alone; and so are features that are too large for the memory, by the `size` that the node declared."""
     most_bytes = charter.allow.most_bytes
@@ -75,16 +75,16 @@ def model_of(proposal: Proposal, held: Federation, charter: Charter, size: int) 
         shape = _shape(model, held)
         needed = 4 * math.prod(shape) * charter.rows(size, held.rows_per_person) if feature_map(model, held.shape) else 0
         if needed > charter.allow.most_memory:
-            raise Bad(Reason.TOO_MUCH_MEMORY)
+            raise ProtocolError(RefusalReason.TOO_MUCH_MEMORY)
         if not is_path(proposal.model):
             _check_size(model, shape, proposal.learning.outputs, most_bytes)
         flat = FlatModel(built(model, shape, proposal.learning.outputs, 0), proposal.learning)
         if proposal.unit != "client":
             refuse_batch_statistics(flat.module)
     except (DpflError, TypeError, ValueError, RuntimeError, MemoryError, OverflowError, NotImplementedError):
-        raise Bad(Reason.MODEL_NOT_ALLOWED) from None
+        raise ProtocolError(RefusalReason.MODEL_NOT_ALLOWED) from None
     if 4 * flat.layout.size + SPARE > most_bytes:
-        raise Bad(Reason.TOO_LARGE)
+        raise ProtocolError(RefusalReason.TOO_LARGE)
     return model
 
 
@@ -104,23 +104,23 @@ def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_byt
     with torch.device("meta"):
         numbers = sum(parameter.numel() for parameter in model.build(shape, outputs, 0).parameters())
     if 4 * numbers > most_bytes:
-        raise Bad(Reason.TOO_LARGE)
+        raise ProtocolError(RefusalReason.TOO_LARGE)
 
 
-def workplace(charter: Charter, held: Federation, run: str, proposal: Proposal, size: int) -> Node:
+def workplace(charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int) -> ClientRunner:
     """A node's part of a run; debits go to the node's one ledger, under all limits at once."""
     place = proposal.client
     model = model_of(proposal, held, charter, size)
     x = features_of(model, held)
-    ledgers = Ledgers(
-        charter.ledgers, Only(place, charter.name), charter.limits.unit, charter.limits.neighbours, charter.limit,
-        Only(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),
+    ledgers = ClientLedgers(
+        charter.ledgers, SingleEntry(place, charter.name), charter.limits.unit, charter.limits.neighbours, charter.limit,
+        SingleEntry(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),
     )  # fmt: skip
-    site = Site(
-        run, model, proposal.learning, x, held.train.y, Only(place, held.clients[0]), Only(place, size), charter.randomness,
+    site = ClientContext(
+        run, model, proposal.learning, x, held.train.y, SingleEntry(place, held.clients[0]), SingleEntry(place, size), charter.randomness,
         ledgers, policy=charter.policy, persons=held.persons if charter.limits.unit == "person" else None,
         rows_per_person=held.rows_per_person, timed=True,
     )  # fmt: skip
-    node = Node(site)
+    node = ClientRunner(site)
     node.site = replace(site, fingerprint=node.model.fingerprint)
     return node

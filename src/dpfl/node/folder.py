@@ -9,19 +9,19 @@ from typing import Any
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node.load_data import digest
-from dpfl.node.policy import Charter
+from dpfl.node.policy import NodePolicy
 from dpfl.privacy import Ledger
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 
 
-def open_own(charter: Charter, data: Federation, path: Path) -> Ledger:
+def open_own(charter: NodePolicy, data: Federation, path: Path) -> Ledger:
     """A ledger of this node, for its data, at a path; made where there is none."""
     limits = charter.limits
     return Ledger.open(path, charter.name, limits.unit, limits.neighbours, charter.limit, digest(data, limits.unit))
 
 
-def open_ledger(charter: Charter, data: Federation, seen: Tail) -> Ledger:
+def open_ledger(charter: NodePolicy, data: Federation, seen: ChainTail) -> Ledger:
     """The node's one ledger, with the limit of its policy; made where nothing was ever seen of one."""
     path, policy = ledger_path(charter.ledgers, charter.name), charter.folder / "policy.toml"
     if seen.links and not path.exists():

@@ -9,17 +9,17 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpfl.errors import DpflError
-from dpfl.node.policy import Charter
+from dpfl.node.policy import NodePolicy
 from dpfl.node.rollback import missing, own_heads, refuse_missing
 from dpfl.node.witness import NOTE, Witness
 from dpfl.privacy import Ledger
 from dpfl.protocol.keys import raw
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import SignedHead, heads_from_words, sign_head
-from dpfl.refusals import Bad, Reason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 
-def begin_start(charter: Charter, ledger: Ledger, key: Ed25519PrivateKey) -> Witness | None:
+def begin_start(charter: NodePolicy, ledger: Ledger, key: Ed25519PrivateKey) -> Witness | None:
     """One more start of a node, in its ledger and in its witness.
 
     Args:
@@ -49,10 +49,10 @@ def begin_start(charter: Charter, ledger: Ledger, key: Ed25519PrivateKey) -> Wit
 
 
 @dataclass
-class History:
+class LedgerHistory:
     """Of one start of a node."""
 
-    charter: Charter
+    charter: NodePolicy
     public_key: str
     _witness: Witness | None
     joined: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class History:
     def refuse_rolled_back(self) -> None:
         """Nothing is done for anybody while the ledger lacks what was signed."""
         if self._known.own:
-            raise Bad(Reason.ROLLED_BACK)
+            raise ProtocolError(RefusalReason.ROLLED_BACK)
 
     def sign(self, ledger: Ledger, key: Ed25519PrivateKey) -> SignedHead:
         """The head of the ledger as it is now, which it has to include from now on."""
@@ -81,13 +81,13 @@ class History:
         """
         if lost := missing(ledger, [*own, *([self._last] if self._last else [])]):
             self._known.keep_own(lost)
-            raise Bad(Reason.ROLLED_BACK)
+            raise ProtocolError(RefusalReason.ROLLED_BACK)
 
     def refuse_unjoined(self, run: str, ledger: Ledger) -> None:
         """Before anything is debited: a disk is set back while a node is stopped, so that a run has to say again what it
         remembers; it may be set back while the node runs; and nobody else may have written to the witness."""
         if run not in self.joined:
-            raise Bad(Reason.JOIN_AGAIN)
+            raise ProtocolError(RefusalReason.JOIN_AGAIN)
         self.refuse_lost(ledger)
         if self._witness:
             self._witness.check()
@@ -108,7 +108,7 @@ class History:
         heads = heads_from_words(words)
         own = [one for one in heads if one.head.node == self.charter.name]
         if any(one.head.public_key != self.public_key for one in own):
-            raise Bad(Reason.BAD_WORDS)
+            raise ProtocolError(RefusalReason.BAD_WORDS)
         self.refuse_lost(ledger, own)
         self._known.keep_others(owner, [one for one in heads if one not in own and one.head.node in federation])
 

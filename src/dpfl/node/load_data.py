@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpfl import data
-from dpfl.data import Federation, Source, partition
+from dpfl.data import DataSource, Federation, partition
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.node.policy import Charter, Split
+from dpfl.node.policy import NodePolicy, PolicySplit
 
 
-def held(charter: Charter) -> Federation:
+def held(charter: NodePolicy) -> Federation:
     """Its own rows alone are kept, under the node's name. Paths are of the policy's folder."""
     words = dict(charter.data)
     name, folder, most = (words.pop(word, None) for word in ("name", "data_dir", "rows_per_person"))
@@ -38,7 +38,7 @@ def digest(federation: Federation, unit: str) -> str:
     return (federation.by_person(federation.clients) if unit == "person" else federation.holdings)[0]
 
 
-def _dealt(source: Source, split: Split) -> torch.Tensor:
+def _dealt(source: DataSource, split: PolicySplit) -> torch.Tensor:
     if split.partition == "site":
         federation = source.by_owner()
     else:

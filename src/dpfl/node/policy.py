@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpfl import models
-from dpfl.client.disclosure_rules import Policy
+from dpfl.client.disclosure_rules import DisclosureRules
 from dpfl.data.names import checked_names
 from dpfl.errors import DpflError
 from dpfl.import_path import is_path
 from dpfl.privacy import Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accounting.budget import MOST_ROUNDS
 from dpfl.privacy.accounting.events import ADD_REMOVE
-from dpfl.privacy.ledger.limit import Share
+from dpfl.privacy.ledger.limit import SubLimit
 from dpfl.protocol.keys import raw
 from dpfl.secagg.group import FEWEST, MOST
 
@@ -36,7 +36,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Server(_Section):
+class PolicyServer(_Section):
     """Where it is, the certificate of its authority, and the key that Flower lets this node in by."""
 
     address: str = "127.0.0.1:9092"
@@ -46,7 +46,7 @@ class Server(_Section):
     """A port of this machine for /health and /metrics; 0 is none."""
 
 
-class Split(_Section):
+class PolicySplit(_Section):
     """Of data that is dealt, as an experiment would, the part of one client: for trials on data that is all in one place."""
 
     client: int | str
@@ -56,7 +56,7 @@ class Split(_Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-class Limits(_Section):
+class PolicyLimits(_Section):
     """Epsilon at one delta: in all, a year, a run."""
 
     epsilon: float = Field(gt=0)
@@ -68,7 +68,7 @@ class Limits(_Section):
     neighbours: Literal["add/remove one", "replace one"] = ADD_REMOVE  # type: ignore[assignment]
 
 
-class Allow(_Section):
+class AllowedRuns(_Section):
     """What a run may be."""
 
     systems: tuple[str, ...] = ()
@@ -87,18 +87,18 @@ class Allow(_Section):
     """Bytes that the fixed features of all samples may take."""
 
 
-class Rounded(_Section):
+class RoundedSize(_Section):
     rounded: int = Field(ge=2, le=1_000_000_000)
 
 
-class Constant(_Section):
+class ConstantSize(_Section):
     constant: int = Field(ge=1, le=1_000_000_000)
 
 
-class Tell(_Section):
+class DeclaredSize(_Section):
     """What is said beside what is paid for."""
 
-    size: Literal["exact"] | Rounded | Constant
+    size: Literal["exact"] | RoundedSize | ConstantSize
     trusted: bool = False
     bare: bool = False
     secure: bool = True
@@ -107,7 +107,7 @@ class Tell(_Section):
     entropy: Literal["system", "keyed"] = "system"
 
 
-class Secure(_Section):
+class SecureSumGroup(_Section):
     """With whom this node sums so that a server sees the sum only, how many must be in it, and how many may be the server's."""
 
     members: dict[str, str] = Field(min_length=2, max_length=MOST)
@@ -121,51 +121,51 @@ class _File(_Section):
     key: str = "node.pem"
     witness: str | None = None
     data: dict[str, Any]
-    split: Split | None = None
-    server: Server = Server()
+    split: PolicySplit | None = None
+    server: PolicyServer = PolicyServer()
     owners: dict[str, str] = Field(min_length=1, max_length=16)
-    limits: Limits
-    allow: Allow
-    tell: Tell
-    secure: Secure | None = None
+    limits: PolicyLimits
+    allow: AllowedRuns
+    tell: DeclaredSize
+    secure: SecureSumGroup | None = None
 
 
 @dataclass(frozen=True)
-class Charter:
+class NodePolicy:
     """The policy, checked; its paths are those of its folder."""
 
     folder: Path
     name: str
     key: Path
     data: Mapping[str, Any]
-    split: Split | None
-    server: Server
+    split: PolicySplit | None
+    server: PolicyServer
     owners: Mapping[str, Ed25519PublicKey]
     """By the hexadecimal digits of their keys."""
-    limits: Limits
-    allow: Allow
-    tell: Tell
-    secure: Secure | None = None
+    limits: PolicyLimits
+    allow: AllowedRuns
+    tell: DeclaredSize
+    secure: SecureSumGroup | None = None
     """Its members by the hexadecimal digits of their keys."""
     witness: Path | None = None
     """A file on other storage to which every signed head of the ledger is appended."""
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> DisclosureRules:
         """Raw values are in no policy: no epsilon pays for them."""
-        return Policy(self.tell.trusted, self.tell.bare, sums=self.secure is not None)
+        return DisclosureRules(self.tell.trusted, self.tell.bare, sums=self.secure is not None)
 
     @property
     def limit(self) -> Limit:
         return Limit(self.limits.epsilon, self.limits.delta, self.limits.accountant)
 
-    def shares(self, run: str) -> tuple[Share, ...]:
+    def shares(self, run: str) -> tuple[SubLimit, ...]:
         """What a year and a run may spend at most."""
         found = []
         if self.limits.epsilon_a_year is not None:
-            found.append(Share(self._limit(self.limits.epsilon_a_year), days=YEAR))
+            found.append(SubLimit(self._limit(self.limits.epsilon_a_year), days=YEAR))
         if self.limits.epsilon_a_run is not None:
-            found.append(Share(self._limit(self.limits.epsilon_a_run), run=run))
+            found.append(SubLimit(self._limit(self.limits.epsilon_a_run), run=run))
         return tuple(found)
 
     def _limit(self, epsilon: float) -> Limit:
@@ -174,9 +174,9 @@ class Charter:
     def declared(self, units: int) -> int:
         """How many units this node says that it has; rounded up, so that it never says none."""
         size = self.tell.size
-        if isinstance(size, Rounded):
+        if isinstance(size, RoundedSize):
             return math.ceil(units / size.rounded) * size.rounded
-        return size.constant if isinstance(size, Constant) else units
+        return size.constant if isinstance(size, ConstantSize) else units
 
     def rows(self, declared: int, rows_per_person: int | None) -> int:
         """How many rows memory is counted for: those that the node says it has, so that what it refuses says no more. Of a
@@ -199,7 +199,7 @@ class Charter:
         return self.folder / "ledger"
 
 
-def read(path: Path) -> Charter:
+def read(path: Path) -> NodePolicy:
     """The policy of a file, or of a folder that has one."""
     path = Path(path)
     path = path / "policy.toml" if path.is_dir() else path
@@ -227,7 +227,7 @@ def _tuples(content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _charter(path: Path, file: _File) -> Charter:
+def _charter(path: Path, file: _File) -> NodePolicy:
     folder = path.resolve().parent
     checked_names([file.name], 1)
     for name in file.allow.models:
@@ -238,7 +238,7 @@ def _charter(path: Path, file: _File) -> Charter:
         if not is_path(name):
             raise DpflError(f'allow.own_models has {name!r}: name models by "package.module:factory", with their options.')
     owners = {key.lower(): _public(owner, key) for owner, key in file.owners.items()}
-    charter = Charter(
+    charter = NodePolicy(
         folder, file.name, folder / file.key, file.data, file.split, file.server, owners, file.limits, file.allow, file.tell,
         file.secure and _pinned(file.secure), _witness(folder, file.witness),
     )  # fmt: skip
@@ -257,7 +257,7 @@ def _witness(folder: Path, given: str | None) -> Path | None:
     return path
 
 
-def _pinned(secure: Secure) -> Secure:
+def _pinned(secure: SecureSumGroup) -> SecureSumGroup:
     """A member is listed by its key, or by the whole line that its `dpfl node init` printed."""
     checked_names(list(secure.members), len(secure.members))
     members = {}

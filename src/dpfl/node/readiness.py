@@ -16,12 +16,12 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import feature_map
 from dpfl.node.load_data import digest, held
-from dpfl.node.policy import Charter, Constant, Rounded, Secure
+from dpfl.node.policy import ConstantSize, NodePolicy, RoundedSize, SecureSumGroup
 from dpfl.node.rollback import own_heads, refuse_missing, refuse_traces
 from dpfl.node.task_log import MOST_KEPT
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
-from dpfl.privacy.ledger.ledger import Account
+from dpfl.privacy.ledger.ledger import LedgerAccount
 from dpfl.privacy.statement import figure
 from dpfl.protocol.keys import fingerprint, load_private, raw
 
@@ -32,13 +32,13 @@ EARLIEST = 1_700_000_000.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class ReadinessFinding:
     part: str
     good: bool
     words: str
 
 
-def findings(charter: Charter) -> list[Finding]:
+def findings(charter: NodePolicy) -> list[ReadinessFinding]:
     """Each is looked at whatever the others are; nothing is written, so that it can be asked while the node runs."""
     found = [_of("key", lambda: _key(charter))]
     if charter.secure:
@@ -52,18 +52,18 @@ def findings(charter: Charter) -> list[Finding]:
     return [*found, _of("disk", lambda: _disk(charter)), _of("server", lambda: _server(charter))]
 
 
-def _of(part: str, look: Callable[[], str]) -> Finding:
+def _of(part: str, look: Callable[[], str]) -> ReadinessFinding:
     try:
-        return Finding(part, True, look())
+        return ReadinessFinding(part, True, look())
     except DpflError as error:
-        return Finding(part, False, str(error))
+        return ReadinessFinding(part, False, str(error))
 
 
-def _key(charter: Charter) -> str:
+def _key(charter: NodePolicy) -> str:
     return f"{charter.key.name}, {fingerprint(raw(load_private(charter.key).public_key()))}"
 
 
-def _members(charter: Charter) -> str:
+def _members(charter: NodePolicy) -> str:
     """By their fingerprints, to be compared with what their owners say."""
     assert charter.secure is not None
     listed, own = charter.secure.members, raw(load_private(charter.key).public_key())
@@ -72,20 +72,20 @@ def _members(charter: Charter) -> str:
     return "sums with " + ", ".join(f"{name} ({fingerprint(key)})" for name, key in others.items())
 
 
-def refuse_other_key(charter: Charter, own: str) -> None:
+def refuse_other_key(charter: NodePolicy, own: str) -> None:
     listed = charter.secure.members.get(charter.name, own) if charter.secure else own
     if listed != own:
         raise DpflError(f"secure.members.{charter.name} is not this node's own key: correct it, or leave it out.")
 
 
-def _data(charter: Charter, found: list[Federation]) -> str:
+def _data(charter: NodePolicy, found: list[Federation]) -> str:
     found.append(held(charter))
     shape = " x ".join(map(str, found[0].shape))
     private = "".join(f"; {note}" for note in found[0].private)
     return f"{len(found[0].train)} samples of {shape} for the task {found[0].task.name}{private}"
 
 
-def _memory(charter: Charter, data: Federation) -> str:
+def _memory(charter: NodePolicy, data: Federation) -> str:
     """Runs are refused by the declared size, so that the server learns no other: the owner is told what that is in truth."""
     if not any(_has_features(name, data.shape) for name in charter.allow.models):
         return "no model of the policy has fixed features that would take some"
@@ -106,14 +106,14 @@ def _has_features(name: str, shape: tuple[int, ...]) -> bool:
         return False
 
 
-def _ledger(charter: Charter, data: Federation) -> str:
+def _ledger(charter: NodePolicy, data: Federation) -> str:
     path, limits = ledger_path(charter.ledgers, charter.name), charter.limits
     kind = f"for one {limits.unit} ({limits.neighbours}), delta {limits.delta:g}, by {limits.accountant}"
     refuse_traces(charter)
     if not path.exists():
         return f"none yet; it is made when the node starts, {kind}"
     with closing(Ledger.read(path)) as ledger:
-        ledger.refuse_other(Account(charter.name, limits.unit, limits.neighbours))
+        ledger.refuse_other(LedgerAccount(charter.name, limits.unit, limits.neighbours))
         if ledger.debits() and not ledger.counts(digest(data, limits.unit)):
             raise DpflError(f"The ledger {path} counts other data than the policy names; bring back the data that it counts.")
         refuse_missing(charter, ledger, own_heads(charter, raw(load_private(charter.key).public_key())))
@@ -121,12 +121,12 @@ def _ledger(charter: Charter, data: Federation) -> str:
         return f"whole, {len(ledger.debits())} debits; epsilon {spent} of {limits.epsilon:g} spent {kind}"
 
 
-def _entropy(charter: Charter) -> str:
+def _entropy(charter: NodePolicy) -> str:
     charter.randomness  # noqa: B018
     return "the system's" if charter.tell.entropy == "system" else "of a seed, for tests alone"
 
 
-def _clock(charter: Charter) -> str:
+def _clock(charter: NodePolicy) -> str:
     now, path = time.time(), ledger_path(charter.ledgers, charter.name)
     if now < EARLIEST:
         raise DpflError("The clock of this machine is years behind: set it, since a year's limit is counted by it.")
@@ -137,7 +137,7 @@ def _clock(charter: Charter) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
 
 
-def _disk(charter: Charter) -> str:
+def _disk(charter: NodePolicy) -> str:
     free, needed = shutil.disk_usage(charter.folder).free, MOST_KEPT * charter.allow.most_bytes
     if free < charter.allow.most_bytes:
         raise DpflError(f"The disk has {free >> 20} MB left, which is less than one letter may have: free some.")
@@ -145,7 +145,7 @@ def _disk(charter: Charter) -> str:
     return f"{free >> 20} MB free{enough}"
 
 
-def _server(charter: Charter) -> str:
+def _server(charter: NodePolicy) -> str:
     address = charter.server.address
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 1 << 16:
@@ -160,7 +160,7 @@ def _server(charter: Charter) -> str:
     return f"{address} can be reached"
 
 
-def leaving(charter: Charter) -> Iterator[str]:
+def leaving(charter: NodePolicy) -> Iterator[str]:
     """What an owner agrees to with this policy."""
     limits, allow, tell = charter.limits, charter.allow, charter.tell
     at = f"at delta {limits.delta:g} by {limits.accountant}, for one {limits.unit} ({limits.neighbours})"
@@ -184,7 +184,7 @@ def leaving(charter: Charter) -> Iterator[str]:
         yield "UPDATES WITHOUT ANY NOISE"
 
 
-def staying(charter: Charter) -> Iterator[str]:
+def staying(charter: NodePolicy) -> Iterator[str]:
     yield "samples, labels, identities, and anything that is computed from them without noise"
     if not (charter.tell.trusted or charter.tell.bare):
         yield "losses, accuracies, counts and gradients, unless they have noise that the ledger pays for"
@@ -195,7 +195,7 @@ def staying(charter: Charter) -> Iterator[str]:
     yield "what the log, the ledger and the kept orders say"
 
 
-def _summed(secure: Secure) -> Iterator[str]:
+def _summed(secure: SecureSumGroup) -> Iterator[str]:
     """A share of the noise hides nobody by itself: what must hold for it to be enough."""
     yield (
         f"in runs with secure sums, numbers with a share of that noise, masked: sums over at least {secure.least_survivors} of "
@@ -206,8 +206,8 @@ def _summed(secure: Secure) -> Iterator[str]:
     yield f"what that costs holds if {helpers}, and if the keys in secure.members are theirs"
 
 
-def _size(charter: Charter) -> str:
+def _size(charter: NodePolicy) -> str:
     size = charter.tell.size
-    if isinstance(size, Constant):
+    if isinstance(size, ConstantSize):
         return f"always said to be {size.constant}"
-    return f"rounded up to {size.rounded}s" if isinstance(size, Rounded) else "exactly"
+    return f"rounded up to {size.rounded}s" if isinstance(size, RoundedSize) else "exactly"

@@ -19,21 +19,21 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node.folder import open_own
 from dpfl.node.journal import KEPT as OLDER_LOGS
-from dpfl.node.policy import Charter
-from dpfl.node.task_log import Orders
+from dpfl.node.policy import NodePolicy
+from dpfl.node.task_log import TaskLog
 from dpfl.node.witness import Witness
 from dpfl.privacy import Ledger
-from dpfl.privacy.accounting.events import Event, Spent, add, at_least, decode, less
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.accounting.events import Event, EventCounts, add, at_least, decode, less
+from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.privacy.ledger.database import remove_database
-from dpfl.privacy.ledger.ledger import Account, refuse_kinds
-from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, OWN, Start, anchored, common_rows, taken_over
+from dpfl.privacy.ledger.ledger import LedgerAccount, refuse_kinds
+from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, OWN, NodeStart, anchored, common_rows, taken_over
 from dpfl.protocol import messages
 from dpfl.protocol.keys import raw, signed
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 
 AT_ONCE = 500
 """Rows of a ledger that are asked for together."""
@@ -41,7 +41,7 @@ DEEPEST = 6
 """Levels of a JSON file that are searched for what a node signed."""
 
 
-def own_heads(charter: Charter, public_key: str, files: Sequence[Path] = ()) -> HeadSet:
+def own_heads(charter: NodePolicy, public_key: str, files: Sequence[Path] = ()) -> HeadSet:
     """Every head that the node signed, as far as anything on its disk, its witness and the given files say.
 
     Args:
@@ -62,7 +62,7 @@ def own_heads(charter: Charter, public_key: str, files: Sequence[Path] = ()) -> 
     return found
 
 
-def _all_heads(charter: Charter, public_key: str, files: Sequence[Path]) -> Iterator[SignedHead]:
+def _all_heads(charter: NodePolicy, public_key: str, files: Sequence[Path]) -> Iterator[SignedHead]:
     yield from KnownHeads(charter.folder).own
     yield from _kept(charter, public_key)
     if charter.witness:
@@ -74,14 +74,14 @@ def _all_heads(charter: Charter, public_key: str, files: Sequence[Path]) -> Iter
             raise DpflError(f"{file} cannot be read as JSON ({error}); give statements, or a server's heads.json.") from error
 
 
-def _kept(charter: Charter, public_key: str) -> Iterator[SignedHead]:
+def _kept(charter: NodePolicy, public_key: str) -> Iterator[SignedHead]:
     """Those of replies that may have left."""
     key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
     for path in (charter.folder / "replies").glob("*.letter"):
         try:
             letter = path.read_bytes()
             yield head_from_words(messages.read(letter, key, len(letter)).head.get("ledger_head"))
-        except (OSError, Bad):
+        except (OSError, ProtocolError):
             continue
 
 
@@ -91,7 +91,7 @@ def _in_words(words: Any, public_key: str, depth: int = 0) -> Iterator[SignedHea
         if words.keys() == {"head", "signature"}:
             try:
                 yield head_from_words(words)
-            except Bad:
+            except ProtocolError:
                 return
         elif one := _of_statement(words, public_key):
             yield one
@@ -122,9 +122,9 @@ def _includes(ledger: Ledger, head: LedgerHead) -> bool:
     return ledger.includes(head.tail, head.start, dict(head.anchors))
 
 
-def refuse_missing(charter: Charter, ledger: Ledger, heads: Iterable[SignedHead]) -> None:
+def refuse_missing(charter: NodePolicy, ledger: Ledger, heads: Iterable[SignedHead]) -> None:
     """One sentence where the ledger lacks what the node signed, or what its own orders and log tell of."""
-    if missing(ledger, heads) or not ledger.holds(Orders.seen_in(charter.folder)) or _unlogged(ledger, charter.folder):
+    if missing(ledger, heads) or not ledger.holds(TaskLog.seen_in(charter.folder)) or _unlogged(ledger, charter.folder):
         raise DpflError(
             f"The ledger {ledger.path} is older than what was spent since, or is a copy of one that went another way: it lacks "
             f"releases that this node signed. Stop every copy but one, then count them with: dpfl ledger reconcile "
@@ -132,7 +132,7 @@ def refuse_missing(charter: Charter, ledger: Ledger, heads: Iterable[SignedHead]
         )
 
 
-def refuse_traces(charter: Charter) -> None:
+def refuse_traces(charter: NodePolicy) -> None:
     """A node that has worked and has no ledger does not begin at zero."""
     path = ledger_path(charter.ledgers, charter.name)
     if path.exists():
@@ -144,12 +144,12 @@ def refuse_traces(charter: Charter) -> None:
         )
 
 
-def _traces(charter: Charter) -> list[str]:
+def _traces(charter: NodePolicy) -> list[str]:
     folder = charter.folder
     found = [path.name for path in sorted(folder.glob("node.log*"))]
     if any((folder / "replies").glob("*.letter")):
         found.append("replies")
-    if Orders.seen_in(folder).links:
+    if TaskLog.seen_in(folder).links:
         found.append("orders.sqlite")
     if KnownHeads(folder).own:
         found.append("heads.json")
@@ -159,17 +159,17 @@ def _traces(charter: Charter) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Reconciled:
+class Reconciliation:
     """What a ledger counted before, and what was added to it."""
 
     path: Path
-    before: Spent
-    added: Spent
+    before: EventCounts
+    added: EventCounts
     heads: int
     """Signed heads that were missing."""
 
 
-def reconcile(charter: Charter, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()) -> Reconciled:
+def reconcile(charter: NodePolicy, key: Ed25519PrivateKey, data: Federation, files: Sequence[Path] = ()) -> Reconciliation:
     """Count in the node's ledger at least all that the node signed.
 
     Args:
@@ -196,22 +196,22 @@ def reconcile(charter: Charter, key: Ed25519PrivateKey, data: Federation, files:
         remove_database(at)
     with closing(open_own(charter, data, at)) as ledger:
         before, lost = ledger.spent(), missing(ledger, heads)
-        ahead = not ledger.holds(Orders.seen_in(charter.folder)) or bool(_unlogged(ledger, charter.folder))
+        ahead = not ledger.holds(TaskLog.seen_in(charter.folder)) or bool(_unlogged(ledger, charter.folder))
         if needed := gone or bool(lost) or ahead:
             logged = _log_lines(charter.folder)
-            _add_all(ledger, lost, at_least(_total(logged), Orders.counts_in(charter.folder)), logged)
+            _add_all(ledger, lost, at_least(_total(logged), TaskLog.counts_in(charter.folder)), logged)
         added = less(ledger.spent(), before)
         if charter.witness and not charter.witness.exists():
             Witness(charter.witness, raw(key.public_key())).begin(sign_head(ledger, key))
     if gone:
         at.replace(path)  # a ledger appears with all that it counts, or not at all
     if needed:
-        Orders.put_away(charter.folder)
+        TaskLog.put_away(charter.folder)
     KnownHeads(charter.folder).forget_own()
-    return Reconciled(path, before, added, len(lost))
+    return Reconciliation(path, before, added, len(lost))
 
 
-def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: Spent, logged: Sequence[Logged] = ()) -> None:
+def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: EventCounts, logged: Sequence[LoggedRelease] = ()) -> None:
     """All that was signed; and what log and orders tell of beyond that, which nobody signed."""
     ledger.start(max((one.head.boot for one in lost), default=0))
     for one in lost:
@@ -220,7 +220,7 @@ def _add_all(ledger: Ledger, lost: Sequence[SignedHead], told: Spent, logged: Se
     if rest := at_least(less(told, ledger.spent()), _total(unsigned)):
         ledger.add_spent(f"{OWN}told/{ledger.starts[0].name}", {(event, ""): rest[event] for event in rest}, {})
     for last in {one.start: one for one in sorted(unsigned, key=lambda one: one.tail.links)}.values():
-        ledger.note(taken_over(last.tail.seal, (Start(1, last.start, last.tail.links),)))
+        ledger.note(taken_over(last.tail.seal, (NodeStart(1, last.start, last.tail.links),)))
 
 
 def _add(ledger: Ledger, head: LedgerHead) -> None:
@@ -248,7 +248,7 @@ def _shared_rows(ledger: Ledger, head: LedgerHead) -> int:
 
 def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
     """A node that changed its unit or neighbours under one key cannot add up what it signed before."""
-    found, signed_for = ledger.account, Account(head.node, head.unit, head.neighbours)
+    found, signed_for = ledger.account, LedgerAccount(head.node, head.unit, head.neighbours)
     try:
         refuse_kinds(ledger.path, found, signed_for)
     except DpflError:
@@ -261,31 +261,33 @@ def _refuse_other_kind(ledger: Ledger, head: LedgerHead) -> None:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedRelease:
     """A line of the node's log that tells of releases: what was made, and where the ledger's chain ended then."""
 
     event: Event
     count: int
-    tail: Tail
+    tail: ChainTail
     """Empty in logs of earlier versions."""
     start: str
 
 
-def _log_lines(folder: Path) -> list[Logged]:
+def _log_lines(folder: Path) -> list[LoggedRelease]:
     """Every line of the logs that tells of releases, as they were written; whatever else stands there is left out."""
-    found: list[Logged] = []
+    found: list[LoggedRelease] = []
     for path in sorted(folder.glob("node.log*"), reverse=True):
         for line in path.read_text(errors="replace").splitlines():
             try:
                 words = json.loads(line)
                 row, seal, start = words.get("ledger") or (0, "", "")
-                found.append(Logged(decode(words["release"]), int(words["count"]), Tail(int(row), str(seal)), str(start)))
+                found.append(
+                    LoggedRelease(decode(words["release"]), int(words["count"]), ChainTail(int(row), str(seal)), str(start))
+                )
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DpflError):
                 continue
     return found
 
 
-def _missing_lines(ledger: Ledger, logged: Iterable[Logged]) -> list[Logged]:
+def _missing_lines(ledger: Ledger, logged: Iterable[LoggedRelease]) -> list[LoggedRelease]:
     """Lines of releases that the ledger does not include, by where its chain ended then."""
     rows = sorted({one.tail.links for one in logged if one.tail.links})
     passed = {tail for first in range(0, len(rows), AT_ONCE) for tail in ledger.tails_at(rows[first : first + AT_ONCE])}
@@ -293,13 +295,13 @@ def _missing_lines(ledger: Ledger, logged: Iterable[Logged]) -> list[Logged]:
     return [one for one in beside if not ledger.includes(one.tail, one.start)]
 
 
-def _unlogged(ledger: Ledger, folder: Path) -> list[Logged]:
+def _unlogged(ledger: Ledger, folder: Path) -> list[LoggedRelease]:
     """The last line of the log, if the ledger lacks what it tells of."""
     return _missing_lines(ledger, [one for one in _log_lines(folder) if one.tail.links][-1:])
 
 
-def _total(lines: Iterable[Logged]) -> Spent:
-    total: Spent = {}
+def _total(lines: Iterable[LoggedRelease]) -> EventCounts:
+    total: EventCounts = {}
     for one in lines:
         total = add(total, one.event, one.count)
     return total

@@ -14,8 +14,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.accounting.accountant import Accountant
 from dpfl.privacy.accounting.calibration import check_target
-from dpfl.privacy.accounting.events import Spent, add, decode, encode
-from dpfl.privacy.ledger.limit import Limit, Share
+from dpfl.privacy.accounting.events import EventCounts, add, decode, encode
+from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.mechanisms.noise_shares import least_shared
 from dpfl.privacy.statement import figure
@@ -64,7 +64,7 @@ def statement(ledger: Ledger, limit: Limit, run: str, key: Ed25519PrivateKey) ->
 
 
 def _part(ledger: Ledger, limit: Limit, run: str) -> dict[str, Any]:
-    spent = ledger.spent_of(Share(limit, run=run))
+    spent = ledger.spent_of(SubLimit(limit, run=run))
     used = figure(accountant(limit.accountant).epsilon(spent, limit.delta))
     return {"id": run, "spent": used, "releases": _lines(spent), "adversary": _adversary(ledger, run)}
 
@@ -95,7 +95,7 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
 
 def _check_by_head(words: Mapping[str, Any], head: LedgerHead, by: Accountant) -> None:
     """What was fixed beforehand is proven, up to the owner's limit; and shares of noise protect against fewer."""
-    planned: Spent = {}
+    planned: EventCounts = {}
     for event, count in (*((event, count) for event, _, count in head.spent), *head.planned):
         planned = add(planned, event, count)
     if _number(words["proven"]) + LAST_DIGIT < min(by.epsilon(planned, words["delta"]), float(words["limit"])):
@@ -127,5 +127,5 @@ def _held(ledger: Ledger, limit: Limit) -> bool:
     )
 
 
-def _lines(spent: Spent) -> dict[str, int]:
+def _lines(spent: EventCounts) -> dict[str, int]:
     return {encode(event): count for event, count in spent.items()}

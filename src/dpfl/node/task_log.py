@@ -18,8 +18,8 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event, decode, encode
-from dpfl.privacy.ledger.chain import Tail
-from dpfl.refusals import Bad, Reason
+from dpfl.privacy.ledger.chain import ChainTail
+from dpfl.refusals import ProtocolError, RefusalReason
 
 FORMAT = 1
 MOST_ATTEMPTS = 3
@@ -42,7 +42,7 @@ CREATE TABLE seen (links INTEGER NOT NULL, seal TEXT NOT NULL);
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """As it was joined: whose it is, what was proposed, and the size that was declared."""
 
     owner: str
@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskRecord:
     """One that came: its run and name, the digest of its letter, its round, and what it costs."""
 
     run: str
@@ -62,7 +62,7 @@ class Order:
     count: int = 0
 
 
-class Orders:
+class TaskLog:
     def __init__(self, folder: Path) -> None:
         self._path, self._replies = folder / "orders.sqlite", folder / "replies"
         try:
@@ -76,10 +76,10 @@ class Orders:
             raise _unusable(self._path, error) from error
 
     @classmethod
-    def seen_in(cls, folder: Path) -> Tail:
+    def seen_in(cls, folder: Path) -> ChainTail:
         """How far the ledger had come by the orders of a folder; nothing is made where there are none."""
         found = cls._asked(folder, "SELECT links, seal FROM seen")
-        return Tail(*found[0]) if found else Tail()
+        return ChainTail(*found[0]) if found else ChainTail()
 
     @classmethod
     def counts_in(cls, folder: Path) -> dict[Event, int]:
@@ -113,11 +113,11 @@ class Orders:
             raise sqlite3.DatabaseError("it is of another version")
         self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
 
-    def run(self, run: str) -> Run | None:
+    def run(self, run: str) -> RunRecord | None:
         found = self._connection.execute("SELECT owner, proposal, size FROM runs WHERE run = ?", (run,)).fetchone()
-        return Run(found[0], json.loads(found[1]), found[2]) if found else None
+        return RunRecord(found[0], json.loads(found[1]), found[2]) if found else None
 
-    def join(self, name: str, run: Run) -> None:
+    def join(self, name: str, run: RunRecord) -> None:
         """Said once; of those that never came to work only the latest are remembered."""
         with self._transaction() as do:
             do(
@@ -130,11 +130,11 @@ class Orders:
                 (MOST_WAITING,),
             )
 
-    def reply(self, order: Order) -> bytes | None:
+    def reply(self, order: TaskRecord) -> bytes | None:
         """The one that was kept for the same letter; another letter for the same order is refused."""
         found = self._find(order)
         if found and found[0] != order.letter:
-            raise Bad(Reason.ORDER_CHANGED)
+            raise ProtocolError(RefusalReason.ORDER_CHANGED)
         path = self._file(order)
         return path.read_bytes() if found and path.exists() else None
 
@@ -143,15 +143,15 @@ class Orders:
         query = "SELECT COALESCE(SUM(count), 0) FROM orders WHERE run = ? AND event = ? AND name != ?"
         return int(self._connection.execute(query, (run, encode(event), besides)).fetchone()[0])
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: TaskRecord) -> None:
         """On disk before its debit; what came before its round is over."""
         with self._transaction() as do:
             (latest,) = do("SELECT round FROM runs WHERE run = ?", (order.run,)).fetchone()
             if order.round < latest:
-                raise Bad(Reason.ORDER_PAST)
+                raise ProtocolError(RefusalReason.ORDER_PAST)
             found = self._find(order)
             if found and found[1] >= MOST_ATTEMPTS:
-                raise Bad(Reason.TOO_MANY_ATTEMPTS)
+                raise ProtocolError(RefusalReason.TOO_MANY_ATTEMPTS)
             line = encode(order.event) if order.event is not None else ""
             do(
                 "INSERT INTO orders VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT DO UPDATE SET attempts = attempts + 1",
@@ -161,7 +161,7 @@ class Orders:
         if order.round > latest:
             self._forget_replies(order.run, order.round)
 
-    def keep(self, order: Order, reply: bytes) -> None:
+    def keep(self, order: TaskRecord, reply: bytes) -> None:
         """Whole on disk, or not there at all."""
         path = self._file(order)
         unfinished = path.with_suffix(".new")
@@ -177,34 +177,34 @@ class Orders:
             os.close(folder)
         self._drop_oldest()
 
-    def take_back(self, order: Order) -> None:
+    def take_back(self, order: TaskRecord) -> None:
         """One that was refused in the end, with nothing debited."""
         with self._transaction() as do:
             do("DELETE FROM orders WHERE run = ? AND name = ? AND attempts = 1", (order.run, order.name))
             do("UPDATE orders SET attempts = attempts - 1 WHERE run = ? AND name = ?", (order.run, order.name))
 
-    def see(self, tail: Tail) -> None:
+    def see(self, tail: ChainTail) -> None:
         """How far the ledger's chain is known to have come."""
         with self._transaction() as do:
             do("DELETE FROM seen")
             do("INSERT INTO seen VALUES (?, ?)", (tail.links, tail.seal))
 
     @property
-    def seen(self) -> Tail:
+    def seen(self) -> ChainTail:
         found = self._connection.execute("SELECT links, seal FROM seen").fetchone()
-        return Tail(*found) if found else Tail()
+        return ChainTail(*found) if found else ChainTail()
 
-    def _find(self, order: Order) -> tuple[str, int] | None:
+    def _find(self, order: TaskRecord) -> tuple[str, int] | None:
         query = "SELECT letter, attempts FROM orders WHERE run = ? AND name = ?"
         return self._connection.execute(query, (order.run, order.name)).fetchone()  # type: ignore[no-any-return]
 
-    def _file(self, order: Order) -> Path:
+    def _file(self, order: TaskRecord) -> Path:
         return self._replies / f"{sha256(f'{order.run} {order.name} {order.letter}'.encode()).hexdigest()[:32]}.letter"
 
     def _forget_replies(self, run: str, round: int) -> None:
         query = "SELECT name, letter FROM orders WHERE run = ? AND round < ?"
         for name, letter in self._connection.execute(query, (run, round)).fetchall():
-            self._file(Order(run, name, letter, 0)).unlink(missing_ok=True)
+            self._file(TaskRecord(run, name, letter, 0)).unlink(missing_ok=True)
 
     def _drop_oldest(self) -> None:
         """An order whose reply is dropped is not done again."""
@@ -214,7 +214,7 @@ class Orders:
             return
         with self._transaction() as do:
             for run, name, letter in do("SELECT run, name, letter FROM orders").fetchall():
-                if self._file(Order(run, name, letter, 0)).name in dropped:
+                if self._file(TaskRecord(run, name, letter, 0)).name in dropped:
                     do("UPDATE orders SET attempts = ? WHERE run = ? AND name = ?", (MOST_ATTEMPTS, run, name))
         for name in dropped:
             (self._replies / name).unlink(missing_ok=True)

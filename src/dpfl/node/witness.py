@@ -14,7 +14,7 @@ from pathlib import Path
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
-from dpfl.refusals import Bad, Reason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 NOTE = "node/witness"
 """The row by which a ledger knows that there was one."""
@@ -43,7 +43,7 @@ class Witness:
         for number, line in enumerate([*lines, *([last] if last else [])]):
             try:
                 one = head_from_words(json.loads(line))
-            except (ValueError, RecursionError, Bad) as error:
+            except (ValueError, RecursionError, ProtocolError) as error:
                 if line is last:
                     continue
                 raise self._unusable(f"line {number + 1} is not a head") from error
@@ -63,7 +63,7 @@ class Witness:
         except OSError as error:
             raise self._unusable(error.strerror or "unknown") from error
         if size != self._size:
-            raise Bad(Reason.ROLLED_BACK)
+            raise ProtocolError(RefusalReason.ROLLED_BACK)
 
     def append(self, one: SignedHead) -> None:
         """A line more; on disk when this returns."""
@@ -73,7 +73,7 @@ class Witness:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 size = file.seek(0, os.SEEK_END)
                 if self._size is not None and size != self._size:
-                    raise Bad(Reason.ROLLED_BACK)
+                    raise ProtocolError(RefusalReason.ROLLED_BACK)
                 if self._size is None:
                     size = file.truncate(self._whole())
                 file.write(line)

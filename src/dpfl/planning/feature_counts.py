@@ -13,7 +13,7 @@ SCORE_NOISE = 0.5
 """How far the noise of a whole run may move a score: beyond it, chances and rates are lost in it (docs/auto.md)."""
 
 
-class Features(Protocol):
+class FeatureCounts(Protocol):
     @property
     def numbers(self) -> int: ...
 
@@ -22,7 +22,7 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowFeatures:
     """A row of this length, of columns declared to be of about unit size and a constant 1; the loss of its label has slopes of
     about `slope` at a score, and at most `curvature`."""
 
@@ -45,7 +45,7 @@ class Rows:
         return SCORE_NOISE * math.sqrt(parameters) / self.length
 
 
-def rows_of(features: Features | None, task: Task) -> Rows | None:
+def rows_of(features: FeatureCounts | None, task: Task) -> RowFeatures | None:
     """None where samples are no rows, or their label's loss is not known."""
     if features is None or task.name not in _LOSSES:
         return None
@@ -53,7 +53,7 @@ def rows_of(features: Features | None, task: Task) -> Rows | None:
     heaviest = max(getattr(task, "weights", ()) or (1.0,))
     shared = task.outputs if task.name in ("labels", "ordinal") else 1  # their loss is a mean over outputs
     length = math.sqrt(features.numbers + len(features.levels) + 1)
-    return Rows(length, heaviest * slope / math.sqrt(shared), heaviest * curvature / shared)
+    return RowFeatures(length, heaviest * slope / math.sqrt(shared), heaviest * curvature / shared)
 
 
 _LOSSES = {

@@ -10,8 +10,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Poisson
 from dpfl.privacy.accounting.accountant import DISCRETISATION, Accountant, gaussian_delta, on_grid, proving
 from dpfl.privacy.accounting.calibration import noise_near
-from dpfl.privacy.accounting.events import Spent
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.accounting.events import EventCounts
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 
 ENOUGH_STEPS = 100
 """A run of fewer steps is counted as worse in proportion; with 100 rounds, one step in each beat three (docs/results.md)."""
@@ -20,7 +20,7 @@ WITHIN = 1e-3
 
 
 @dataclass(frozen=True)
-class Question:
+class PlanningQuestion:
     """What is given: the budget, and what is publicly known of clients, model and machines."""
 
     epsilon: float
@@ -34,7 +34,7 @@ class Question:
     samples_per_second: float | None = None
     measured: str = ""
     """What the speed was measured on; empty where it was given."""
-    shared: Shared | None = None
+    shared: NoiseShares | None = None
     """Who shares the noise, where the server is to see sums only."""
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Choice:
+class NoiseChoice:
     """One cell of the table: the noise that all of the rounds need at this rate and tau."""
 
     sampling_rate: float
@@ -94,9 +94,11 @@ class Choice:
         return self.sampling_rate * self.tau * size
 
 
-def cells(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[tuple[Choice, ...], tuple[float, ...]]:
+def cells(
+    question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]
+) -> tuple[tuple[NoiseChoice, ...], tuple[float, ...]]:
     """All cells, and the errors of the limit theorem at them, which are small where q T is large and grow as it falls."""
-    found: dict[tuple[float, int], tuple[Choice, float]] = {}
+    found: dict[tuple[float, int], tuple[NoiseChoice, float]] = {}
     first = 0.0
     for rate in sorted(rates, reverse=True):
         scale = first
@@ -109,7 +111,7 @@ def cells(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tu
     return choices, errors
 
 
-def exact(question: Question, choice: Choice, error: float) -> Choice:
+def exact(question: PlanningQuestion, choice: NoiseChoice, error: float) -> NoiseChoice:
     """The cell to 1e-4, by the accountant that guards a run: on its coarse grid, unless that asks for more noise."""
     by = proving(question.accountant)
     found, error = _choice(question, choice.sampling_rate, choice.tau, error, by.quick or by, 1e-4)
@@ -118,37 +120,37 @@ def exact(question: Question, choice: Choice, error: float) -> Choice:
     return found
 
 
-def coarse(question: Question, choice: Choice) -> Choice:
+def coarse(question: PlanningQuestion, choice: NoiseChoice) -> NoiseChoice:
     """The cell to 1e-3, on the grid of the table."""
     return _choice(question, choice.sampling_rate, choice.tau, 0.0, _quick(question, choice.iterations))[0]
 
 
-def _quick(question: Question, steps: int) -> Accountant:
+def _quick(question: PlanningQuestion, steps: int) -> Accountant:
     """Losses on a grid of a tenth of a step's deviation, which moves epsilon by some 1e-3; never finer than the figure's."""
     width = max(DISCRETISATION, 0.1 * _gaussian(question.epsilon, question.delta) / math.sqrt(steps))
     return on_grid(width) if question.accountant == "pld" else proving(question.accountant)
 
 
 def _choice(
-    question: Question, rate: float, tau: int, error: float, by: Accountant, within: float = WITHIN
-) -> tuple[Choice, float]:
+    question: PlanningQuestion, rate: float, tau: int, error: float, by: Accountant, within: float = WITHIN
+) -> tuple[NoiseChoice, float]:
     sampling, steps = Poisson(rate), tau * question.rounds
 
-    def events(z: float) -> Spent:
+    def events(z: float) -> EventCounts:
         return {sampling.event(z, 1): steps}
 
     def near(epsilon: float) -> float:
         return in_the_limit(_gaussian(epsilon, question.delta), rate, steps)
 
     noise, error = noise_near(near, error, events, question.epsilon, question.delta, by, within)
-    return Choice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps), error
+    return NoiseChoice(rate, tau, math.ceil(noise * 1e4) / 1e4, steps), error
 
 
-def sketched(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[Choice, ...]:
+def sketched(question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]) -> tuple[NoiseChoice, ...]:
     """All cells by the limit theorem alone, in a millisecond: near, and nothing that a run may rely on."""
     mu = _gaussian(question.epsilon, question.delta)
     found = [(rate, tau, tau * question.rounds) for rate in rates for tau in taus]
-    return tuple(Choice(rate, tau, in_the_limit(mu, rate, steps), steps) for rate, tau, steps in found)
+    return tuple(NoiseChoice(rate, tau, in_the_limit(mu, rate, steps), steps) for rate, tau, steps in found)
 
 
 def in_the_limit(mu: float, rate: float, steps: int) -> float:

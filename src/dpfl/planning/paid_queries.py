@@ -12,8 +12,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Budget, noise_for
 from dpfl.privacy.accounting.accountant import proving
 from dpfl.privacy.accounting.events import gaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import Task
 from dpfl.tasks.noisy import numbers_and_cells
 
@@ -42,9 +42,9 @@ class PrivateMetric:
         if not 0 < self.most < math.inf:
             raise DpflError(f"metrics.most is {self.most!r}: give the largest loss that one sample may count with.")
 
-    def survey(self, task: Task, budget: Budget, by: str | None) -> MetricSurvey:
+    def survey(self, task: Task, budget: Budget, by: str | None) -> MetricQuery:
         noise = self.noise if self.share is None else noise_of_share(self.share, budget, by, "metrics")
-        return MetricSurvey(USUAL_METRIC_NOISE if noise is None else noise, *numbers_and_cells(task), self.most, self.held_out)
+        return MetricQuery(USUAL_METRIC_NOISE if noise is None else noise, *numbers_and_cells(task), self.most, self.held_out)
 
 
 def with_questions(
@@ -81,7 +81,7 @@ def with_paid_scales(algorithm: Algorithm, schema: Schema | None, budget: Budget
     noise, share = schema.paid.noise, schema.paid.share
     if share is not None:
         noise = noise_of_share(share, budget, by, "data.paid")
-    return replace(algorithm, columns=ColumnSurvey(float(noise or USUAL_NOISE), schema.features.numbers, places, binned))
+    return replace(algorithm, columns=ColumnQuery(float(noise or USUAL_NOISE), schema.features.numbers, places, binned))
 
 
 def noise_of_share(share: float, budget: Budget, by: str | None, where: str) -> float:

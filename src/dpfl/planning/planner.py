@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.errors import DpflError
-from dpfl.planning.feature_counts import Rows
+from dpfl.planning.feature_counts import RowFeatures
 from dpfl.privacy import Budget, Flat, Poisson, accountant, affordable, noise_for
 from dpfl.privacy.accounting.accountant import default_for, proving
 from dpfl.privacy.accounting.calibration import MOST
-from dpfl.privacy.accounting.events import Spent, add_all
+from dpfl.privacy.accounting.events import EventCounts, add_all
 from dpfl.privacy.mechanisms.noise import check_multiplier
 
 
 @dataclass(frozen=True)
-class Plan:
+class BudgetPlan:
     """One line of a budget: three of epsilon, noise and iterations determine each other."""
 
     epsilon: float
@@ -37,7 +37,7 @@ def afford(
     noise_multiplier: float | None = None,
     iterations: int | None = None,
     by: str = "pld",
-) -> Plan:
+) -> BudgetPlan:
     """What epsilon, noise and iterations afford: fills in what is missing of iterations, else noise, else epsilon."""
     sampling, chosen = Poisson(sampling_rate), accountant(by)
     target = Budget(epsilon=epsilon, delta=delta, rounds=1)
@@ -56,11 +56,11 @@ def afford(
             raise DpflError("A plan needs two of --epsilon, --noise-multiplier and --iterations.")
         iterations = affordable({}, event, target.epsilon, delta, chosen)
     spent = chosen.epsilon({event: iterations}, delta)
-    return Plan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
+    return BudgetPlan(spent, delta, sampling_rate, noise_multiplier, iterations, chosen.name, chosen.proven)
 
 
 def with_planned_noise(
-    algorithm: Algorithm, budget: Budget, population: int, by: str | None, spent: Spent | None = None
+    algorithm: Algorithm, budget: Budget, population: int, by: str | None, spent: EventCounts | None = None
 ) -> Algorithm:
     """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside what was `spent` before."""
     release = algorithm.release
@@ -80,7 +80,7 @@ def with_planned_noise(
             "give it more noise."
         )
 
-    def plan(z: float) -> Spent:
+    def plan(z: float) -> EventCounts:
         noisy = algorithm.with_noise(z)
         counted = noisy.stated if algorithm.variant == "published" else noisy.spending
         return add_all(add_all(spent or {}, algorithm.before), counted(count, population))
@@ -89,7 +89,7 @@ def with_planned_noise(
 
 
 def with_planned_rate(
-    algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int, rows: Rows | None = None
+    algorithm: Algorithm, budget: Budget, sizes: Sequence[int], parameters: int, rows: RowFeatures | None = None
 ) -> Algorithm:
     """The rate at which the noise of all steps, z C sqrt(d K T) / (q n) on the mean of K clients by size, is the walk; shares
     of the noise are less.
@@ -98,7 +98,7 @@ def with_planned_rate(
     by little, and the rate no higher than a linear model can bear.
     """
     local, release = algorithm.local, algorithm.samples
-    if not isinstance(local.optimiser, PlannedSGD) or release is None:
+    if not isinstance(local.optimiser, UncalibratedSGD) or release is None:
         return algorithm
     walk, most = local.optimiser.walk, math.inf
     if rows is not None and local.optimiser.by_rows:

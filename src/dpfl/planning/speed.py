@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from dpfl.client.dataset import Holdings
+from dpfl.client.dataset import ClientDataset
 from dpfl.client.local_training import private_steps
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ClippedGradients, plain_gradient
@@ -31,7 +31,7 @@ LARGEST = 10**8
 
 
 @dataclass(frozen=True)
-class Work:
+class ClientWork:
     """A model, and what is publicly known of its samples."""
 
     model: Buildable
@@ -56,11 +56,11 @@ class Work:
 
     def samples_per_second(self, seconds: float = 1.0) -> float:
         """Of sampling, clipped gradients, noise and update, on one thread, after a step to set up and one to choose a batch."""
-        gradients, local = ClippedGradients(self._flat), Local(SGD(1e-3))
+        gradients, local = ClippedGradients(self._flat), LocalTraining(SGD(1e-3))
         release, rng = Release(Poisson(1.0), Flat(1.0), Gaussian(1.0)), np.random.default_rng(0)
 
         def time_of(batch: int) -> float:
-            data = Holdings(self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW)
+            data = ClientDataset(self._x, torch.arange(FEW) % self.classes, torch.arange(batch) % FEW)
             start = time.perf_counter()
             private_steps(gradients, data, batch, 1, local, release, lambda purpose: rng)
             return time.perf_counter() - start

@@ -18,13 +18,13 @@ from dpfl.algorithms import PLANNED
 from dpfl.algorithms.auto import CLIP, WALK
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, described
-from dpfl.notebook_repr import Shown
-from dpfl.planning.noise_choices import ENOUGH_STEPS, Choice, Question, cells, coarse, exact, sketched
-from dpfl.planning.speed import Work
+from dpfl.notebook_repr import NotebookView
+from dpfl.planning.noise_choices import ENOUGH_STEPS, NoiseChoice, PlanningQuestion, cells, coarse, exact, sketched
+from dpfl.planning.speed import ClientWork
 from dpfl.privacy import Poisson, affordable
 from dpfl.privacy.accounting.accountant import proving
 from dpfl.privacy.accounting.calibration import MOST
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg.group import check_sizes
 
 RATES = (0.015, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -51,7 +51,7 @@ class ClientPlan:
     size: int
     clients: int
     shared_noise: float
-    own: Choice
+    own: NoiseChoice
 
     @property
     def own_noise(self) -> float:
@@ -59,12 +59,12 @@ class ClientPlan:
 
 
 @dataclass(frozen=True)
-class Tradeoff(Shown, shown_by="plan_view"):
-    question: Question
-    choices: tuple[Choice, ...]
-    recommended: Choice
+class Tradeoff(NotebookView, shown_by="plan_view"):
+    question: PlanningQuestion
+    choices: tuple[NoiseChoice, ...]
+    recommended: NoiseChoice
 
-    def allowed(self, choice: Choice) -> bool:
+    def allowed(self, choice: NoiseChoice) -> bool:
         return self.question.allows(choice.sampling_rate, choice.tau)
 
     @property
@@ -134,7 +134,7 @@ class Tradeoff(Shown, shown_by="plan_view"):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        def cell(choice: Choice) -> dict[str, Any]:
+        def cell(choice: NoiseChoice) -> dict[str, Any]:
             return asdict(choice) | {"per_step": choice.per_step, "total": choice.total, "allowed": self.allowed(choice)}
 
         return {
@@ -147,7 +147,7 @@ class Tradeoff(Shown, shown_by="plan_view"):
         }
 
 
-def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
+def tradeoff(question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
     """The noise of every rate and tau, and the cell to recommend; rates and taus that are given are the only ones."""
     rates, taus = _grid(question, rates, taus)
     choices, errors = cells(question, rates, taus)
@@ -156,7 +156,7 @@ def tradeoff(question: Question, rates: Sequence[float] = (), taus: Sequence[int
     return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
 
 
-def sketch(question: Question, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
+def sketch(question: PlanningQuestion, rates: Sequence[float] = (), taus: Sequence[int] = ()) -> Tradeoff:
     """The same at a tenth of the time: the table by the limit theorem, the recommended cell by the accountant that guards a
     run, on a coarse grid that asks for a little more noise, never less."""
     choices = sketched(question, *_grid(question, rates, taus))
@@ -165,7 +165,7 @@ def sketch(question: Question, rates: Sequence[float] = (), taus: Sequence[int] 
     return Tradeoff(question, tuple(chosen if choice is best else choice for choice in choices), chosen)
 
 
-def _grid(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tuple[Sequence[float], Sequence[int]]:
+def _grid(question: PlanningQuestion, rates: Sequence[float], taus: Sequence[int]) -> tuple[Sequence[float], Sequence[int]]:
     if question.shared and any(tau != 1 for tau in taus):
         raise DpflError("In a secure sum a client takes one step a round (docs/privacy.md): leave tau out, or give 1.")
     taus = taus or ((1,) if question.shared else TAUS if question.rounds * max(TAUS) >= ENOUGH_STEPS else MANY_TAUS)
@@ -174,7 +174,7 @@ def _grid(question: Question, rates: Sequence[float], taus: Sequence[int]) -> tu
     return rates or _rates(question, min(taus)), taus
 
 
-def _best(question: Question, choices: Sequence[Choice]) -> Choice:
+def _best(question: PlanningQuestion, choices: Sequence[NoiseChoice]) -> NoiseChoice:
     """Of the cells that a round has room for: among those near the least noise, the one that computes least."""
     within = [choice for choice in choices if question.allows(choice.sampling_rate, choice.tau)]
     if not within:
@@ -212,28 +212,28 @@ def plan(
     if model is not None:
         if parameters is not None:
             raise DpflError("Give either a model or its parameters.")
-        work = Work(described(model), tuple(shape), classes)
+        work = ClientWork(described(model), tuple(shape), classes)
         parameters = work.parameters
         if seconds_per_round is not None and samples_per_second is None:
             samples_per_second, measured = float(f"{work.samples_per_second():.3g}"), work.name
-    question = Question(
+    question = PlanningQuestion(
         epsilon, rounds, delta, tuple(sizes), samples_per_round, parameters, accountant,
         seconds_per_round, samples_per_second, measured, _shared(len(sizes), survivors, colluders),
     )  # fmt: skip
     return tradeoff(question, rates, taus)
 
 
-def _shared(clients: int, survivors: int | None, colluders: int | None) -> Shared | None:
+def _shared(clients: int, survivors: int | None, colluders: int | None) -> NoiseShares | None:
     if survivors is None and colluders is None:
         return None
     if not clients:
         raise DpflError("A plan for secure sums needs the clients' sizes: give --sizes, or --clients and --size.")
-    found = Shared(clients if survivors is None else survivors, colluders or 0)
+    found = NoiseShares(clients if survivors is None else survivors, colluders or 0)
     check_sizes(clients, found.survivors, found.colluders)
     return found
 
 
-def _rates(question: Question, tau: int) -> tuple[float, ...]:
+def _rates(question: PlanningQuestion, tau: int) -> tuple[float, ...]:
     """The usual rates, and the one that takes all the samples that a round may."""
     if question.limit == math.inf:
         return RATES

@@ -6,7 +6,7 @@ Imports nothing else of the package but its error: a reviewer can read it alone.
 from dpfl.privacy.accounting.accountant import ACCOUNTANTS, Accountant, accountant
 from dpfl.privacy.accounting.budget import Budget
 from dpfl.privacy.accounting.calibration import affordable, noise_for
-from dpfl.privacy.ledger.ledger import Ledger, Limit, Refused
+from dpfl.privacy.ledger.ledger import BudgetRefusal, Ledger, Limit
 from dpfl.privacy.mechanisms.clip import Flat, NoClip, PerLayer, PublicMedian, Quantile
 from dpfl.privacy.mechanisms.noise import Gaussian
 from dpfl.privacy.mechanisms.randomness import Keyed, Randomness, SystemEntropy
@@ -19,6 +19,7 @@ __all__ = [
     "Accountant",
     "All",
     "Budget",
+    "BudgetRefusal",
     "FixedCohort",
     "FixedSize",
     "Flat",
@@ -34,7 +35,6 @@ __all__ = [
     "PublicMedian",
     "Quantile",
     "Randomness",
-    "Refused",
     "Release",
     "SystemEntropy",
     "accountant",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from dpfl.notebook_repr import Shown
+from dpfl.notebook_repr import NotebookView
 
 
 def figure(epsilon: float | None) -> float | str | None:
@@ -44,7 +44,7 @@ def unit_in_words(unit: str) -> str:
 
 
 @dataclass(frozen=True)
-class PrivacyStatement(Shown, shown_by="statement_view"):
+class PrivacyStatement(NotebookView, shown_by="statement_view"):
     """The guarantee of a run: for whom, against whom, and how much of it is proven."""
 
     unit: str

@@ -15,7 +15,7 @@ from typing import Any
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, SignedHead, head_from_words
-from dpfl.refusals import Bad
+from dpfl.refusals import ProtocolError
 
 FILE = "heads.json"
 MOST_OTHERS = 128
@@ -37,7 +37,7 @@ class KnownHeads:
             self.own = [head_from_words(one) for one in words["own"]]
             for owner, heads in words["others"].items():
                 self._others[owner] = {name: head_from_words(one) for name, one in heads.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Bad) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ProtocolError) as error:
             raise DpflError(
                 f"The heads {self._path} cannot be read ({error}); bring them back from a copy, or remove them if servers "
                 "that remember this node are still there."

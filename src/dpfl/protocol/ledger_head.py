@@ -18,12 +18,12 @@ from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
 from dpfl.privacy.accounting.events import Event, decode, encode, gaussian, less
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.plans import bound
-from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, Start, anchor_rows, spread_starts
+from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
 from dpfl.privacy.mechanisms.noise_shares import least_shared
 from dpfl.protocol.keys import raw, sign, signed
-from dpfl.refusals import Bad, Reason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 FORMAT = 2
 """With anchors; heads of format 1 have none."""
@@ -59,14 +59,14 @@ class LedgerHead:
     neighbours: str
     rows: int
     seal: str
-    starts: tuple[Start, ...]
+    starts: tuple[NodeStart, ...]
     spent: Kinds
     planned: tuple[tuple[Event, int], ...]
     anchors: tuple[tuple[int, str], ...] = ()
 
     @property
-    def tail(self) -> Tail:
-        return Tail(self.rows, self.seal)
+    def tail(self) -> ChainTail:
+        return ChainTail(self.rows, self.seal)
 
     @property
     def start(self) -> str:
@@ -197,7 +197,7 @@ def check_in_statement(words: Mapping[str, Any]) -> LedgerHead | None:
         return None
     try:
         head = head_from_words(words["ledger_head"]).head
-    except Bad:
+    except ProtocolError:
         raise DpflError(f"The head in the statement of {words['node']!r} is not one that its key signed.") from None
     spent: Counter[str] = Counter()
     for event, _, count in head.spent:
@@ -236,7 +236,7 @@ Form = Callable[[Any], Any]
 
 
 def refuse() -> NoReturn:
-    raise Bad(Reason.BAD_WORDS)
+    raise ProtocolError(RefusalReason.BAD_WORDS)
 
 
 def whole(value: Any) -> int:
@@ -265,10 +265,10 @@ def _digits(length: int) -> Form:
     return form
 
 
-def _start(value: Any) -> Start:
+def _start(value: Any) -> NodeStart:
     if type(value) is not list or len(value) != 3:
         refuse()
-    return Start(whole(value[0]), _digits(16)(value[1]), whole(value[2]))
+    return NodeStart(whole(value[0]), _digits(16)(value[1]), whole(value[2]))
 
 
 def _anchor(value: Any) -> tuple[int, str]:
@@ -283,7 +283,7 @@ def _event(value: Any) -> Event:
     try:
         return decode(value)
     except (DpflError, RecursionError):
-        raise Bad(Reason.BAD_WORDS) from None
+        raise ProtocolError(RefusalReason.BAD_WORDS) from None
 
 
 def _kind(value: Any) -> tuple[Event, str, int]:

@@ -12,8 +12,8 @@ from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.budget import MOST_ROUNDS
 from dpfl.privacy.accounting.calibration import MOST, MOST_EPSILON
-from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, Spent, add, decode, encode, less
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.accounting.events import ADD_REMOVE, REPLACE, Event, EventCounts, add, decode, encode, less
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.protocol.task_messages import (
     SHARED,
     Form,
@@ -29,7 +29,7 @@ from dpfl.protocol.task_messages import (
     text,
     whole,
 )
-from dpfl.refusals import Bad, Reason
+from dpfl.refusals import ProtocolError, RefusalReason
 
 MOST_OPTIONS = 16
 MOST_NODES = 10_000
@@ -70,7 +70,7 @@ class Proposal:
     """"secure", "floating-point", "shared" (whole numbers) or "none"."""
     federation: tuple[str, ...]
     events: Planned
-    sums: Shared | None = None
+    sums: NoiseShares | None = None
     keys: tuple[str, ...] = ()
 
     def to_words(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Proposal:
         """Releases that it may ask for in all."""
         return sum(count for _, count in self.events)
 
-    def spending(self, releases: int) -> Spent:
+    def spending(self, releases: int) -> EventCounts:
         """The first so many of them."""
         spent: dict[Event, int] = {}
         for event, count in self.events:
@@ -114,13 +114,13 @@ def proposal_from_words(words: Any) -> Proposal:
     return Proposal(**{name: form(words[name]) for name, form in FORMS.items()})
 
 
-def in_order(before: Spent, spending: Callable[[int], Spent], releases: int, each: int = 0) -> Planned:
+def in_order(before: EventCounts, spending: Callable[[int], EventCounts], releases: int, each: int = 0) -> Planned:
     """The events of a run: those before its first round, then its releases, all alike; or `each` round's in turn, where a
     schedule changes them."""
     found = list(before.items())
     if not each:
         return (*found, *spending(releases).items())
-    made: Spent = {}
+    made: EventCounts = {}
     for end in range(each, releases + each, each):
         now = spending(min(end, releases))
         for event, count in less(now, made).items():
@@ -157,7 +157,7 @@ def _event(value: Any) -> tuple[Event, int]:
     try:
         return decode(value[0]), whole(1, MOST)(value[1])
     except (DpflError, RecursionError):
-        raise Bad(Reason.BAD_WORDS) from None
+        raise ProtocolError(RefusalReason.BAD_WORDS) from None
 
 
 def _delta(value: Any) -> float:

@@ -15,27 +15,27 @@ import numpy as np
 import torch
 
 from dpfl import tasks
-from dpfl.client.objectives import Contrastive, CrossEntropy, Perturbed
+from dpfl.client.objectives import Contrastive, CrossEntropy, PerturbedScores
 from dpfl.client.optimisers import SGD, AdaGrad, Adam, Momentum
-from dpfl.client.task import Local, Reply, Summed, Task
+from dpfl.client.task import ClientReply, ClientTask, LocalTraining, SecureSumTerms
 from dpfl.codec import TAG, encode, format_of, tag_of
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.clip import Flat, Model, NoClip, PerLayer, PublicMedian, Quantile
+from dpfl.privacy.mechanisms.clip import Flat, ModelClip, NoClip, PerLayer, PublicMedian, Quantile
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import AtLeast, Gaussian
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Release, Upload
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import Release, UpdateRelease
 from dpfl.privacy.mechanisms.sampling import All, Cyclic, FixedCohort, FixedSize, Poisson, PoissonSize
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
-from dpfl.refusals import SENTENCES, Bad, Reason
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.refusals import SENTENCES, ProtocolError, RefusalReason
 
 __all__ = [
-    "REASONS", "Bad", "learning_from_words", "learning_to_words", "order_of", "reply_from_words", "reply_to_words",
+    "REASONS", "ProtocolError", "learning_from_words", "learning_to_words", "order_of", "reply_from_words", "reply_to_words",
     "shared_to_words", "task_from_words", "task_to_words",
 ]  # fmt: skip
 
@@ -58,8 +58,8 @@ Form = Callable[[Any], Any]
 Parts = Mapping[str, tuple[type[Any], Mapping[str, Form]]]
 
 
-def refuse(reason: Reason = Reason.BAD_WORDS) -> NoReturn:
-    raise Bad(reason)
+def refuse(reason: RefusalReason = RefusalReason.BAD_WORDS) -> NoReturn:
+    raise ProtocolError(reason)
 
 
 def truth(value: Any) -> bool:
@@ -122,7 +122,7 @@ def _made(value: Any, known: Parts) -> Any:
     if type(value) is not dict or type(value.get(TAG)) is not str:
         refuse()
     if value[TAG] not in known:
-        refuse(Reason.UNKNOWN_PART)
+        refuse(RefusalReason.UNKNOWN_PART)
     kind, forms = known[value[TAG]]
     names = format_of(kind).names
     if value.keys() != {TAG, *(names[attribute] for attribute in forms)}:
@@ -146,7 +146,7 @@ OPTIMISERS = _parts(
 OBJECTIVES = _parts(
     (CrossEntropy, {}),
     (Contrastive, {"mu": number, "temperature": number}),
-    (Perturbed, {"share": number, "deviation": number}),
+    (PerturbedScores, {"share": number, "deviation": number}),
 )
 SAMPLINGS = _parts(
     (All, {}),
@@ -155,49 +155,49 @@ SAMPLINGS = _parts(
 )
 CLIPS = _parts(
     (NoClip, {}),
-    *((kind, LEVEL) for kind in (Flat, PerLayer, PublicMedian, Model)),
+    *((kind, LEVEL) for kind in (Flat, PerLayer, PublicMedian, ModelClip)),
     (Quantile, {**LEVEL, "quantile": number, "rate": number, "count_noise": number}),
     (HaarClip, {**LEVEL, "bound": text, **HAAR}),
 )
 NOISES = _parts(
     (Gaussian, {"multiplier": number}),
     (SecureGaussian, {"multiplier": number}),
-    (AtLeast, {"multiplier": number, "floor": number}),
+    (FlooredGaussian, {"multiplier": number, "floor": number}),
     (HaarNoise, {"multiplier": number, **HAAR, "lemma": truth, "portion": optional(number)}),
     (BandedNoise, {"multiplier": number, "bands": optional(whole(1)), "rounds": whole(), "turns": whole(1)}),
 )
 SURVEYS = _parts(
-    (Survey, {"multiplier": optional(number), "trusted": truth, "secure": truth}),
-    (MeanSurvey, {"multiplier": number, "secure": truth}),
+    (LabelQuery, {"multiplier": optional(number), "trusted": truth, "secure": truth}),
+    (MeanQuery, {"multiplier": number, "secure": truth}),
     (
-        ColumnSurvey,
+        ColumnQuery,
         {
             "multiplier": number, "numbers": whole(0, MOST_PLACES), "places": listed(whole(0, MOST_PLACES), MOST_PLACES),
             "binned": listed(_binned, MOST_PLACES), "secure": truth,
         },
     ),
     (
-        MetricSurvey,
+        MetricQuery,
         {
             "multiplier": number, "numbers": whole(0, MOST_PLACES), "cells": whole(0, MOST_PLACES), "most": number,
             "held_out": number, "secure": truth,
         },
     ),
 )  # fmt: skip
-SHARED = _parts((Shared, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)}))
-SUMMED = _parts((Summed, {"scale": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
+SHARED = _parts((NoiseShares, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)}))
+SUMMED = _parts((SecureSumTerms, {"scale": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
 RELEASE: Mapping[str, Form] = {
     "sampling": part(SAMPLINGS), "clip": part(CLIPS), "noise": optional(part(NOISES)), "shared_by": optional(whole(2)),
     "realised": truth, "sums": optional(part(SHARED)),
 }  # fmt: skip
 RELEASES = _parts((Release, RELEASE))
-UPLOADS = _parts((Upload, {**RELEASE, "moves": number, "protects": one_of("sample", "client")}))
+UPLOADS = _parts((UpdateRelease, {**RELEASE, "moves": number, "protects": one_of("sample", "client")}))
 LOCALS = _parts(
-    (Local, {"optimiser": part(OPTIMISERS), "batch_size": whole(1), "prox": number, "objective": part(OBJECTIVES)}),
+    (LocalTraining, {"optimiser": part(OPTIMISERS), "batch_size": whole(1), "prox": number, "objective": part(OBJECTIVES)}),
 )
 TASKS = _parts(
     (
-        Task,
+        ClientTask,
         {
             "round": whole(), "client": whole(), "steps": whole(), "local": part(LOCALS), "clients": part(RELEASES),
             "samples": optional(part(RELEASES)), "horizon": whole(), "raw": truth, "upload": optional(part(UPLOADS)),
@@ -229,21 +229,21 @@ def _to_words(value: Any, known: Parts) -> dict[str, Any]:
     try:
         words = encode(value)
     except DpflError:
-        refuse(Reason.UNKNOWN_PART)
+        refuse(RefusalReason.UNKNOWN_PART)
     if _made(words, known) != value:
         refuse()
     return words  # type: ignore[no-any-return]
 
 
-def task_to_words(task: Task) -> dict[str, Any]:
+def task_to_words(task: ClientTask) -> dict[str, Any]:
     return _to_words(task, TASKS)
 
 
-def task_from_words(words: Any) -> Task:
+def task_from_words(words: Any) -> ClientTask:
     return _made(words, TASKS)  # type: ignore[no-any-return]
 
 
-def shared_to_words(shared: Shared) -> dict[str, Any]:
+def shared_to_words(shared: NoiseShares) -> dict[str, Any]:
     return _to_words(shared, SHARED)
 
 
@@ -256,14 +256,14 @@ def learning_from_words(words: Any) -> tasks.Task:
     return _made(words, LEARNING)  # type: ignore[no-any-return]
 
 
-def order_of(task: Task, session: str = "") -> str:
+def order_of(task: ClientTask, session: str = "") -> str:
     """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run. For a secure sum
     that is once in a session: with new keys it is another release."""
     name = f"0/{tag_of(task.survey)}" if task.survey else f"{task.round}/train"
     return f"{name}/{session[:32]}" if task.shares else name
 
 
-def reply_to_words(reply: Reply) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def reply_to_words(reply: ClientReply) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A release, as words and arrays; a refusal or a failure has none, and is a letter of another kind."""
     if reply.refused or reply.failed or (reply.update is None and not reply.raw):
         refuse()
@@ -273,22 +273,22 @@ def reply_to_words(reply: Reply) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     return {"client": reply.client, "inside": bool(reply.inside)}, arrays
 
 
-def reply_from_words(words: Any, arrays: Mapping[str, np.ndarray], size: int | None = None) -> Reply:
+def reply_from_words(words: Any, arrays: Mapping[str, np.ndarray], size: int | None = None) -> ClientReply:
     """An update is a row of float32 (of `size` numbers, where that is said), and what is beside it no longer than a model."""
     if type(words) is not dict or words.keys() != {"client", "inside"}:
         refuse()
     client, inside = whole()(words["client"]), truth(words["inside"])
     raw = {name.removeprefix("raw_"): array for name, array in arrays.items() if name != "update"}
     if any(f"raw_{name}" not in arrays or name not in RAW or array.ndim > 1 for name, array in raw.items()):
-        refuse(Reason.BAD_ARRAYS)
+        refuse(RefusalReason.BAD_ARRAYS)
     if any(array.dtype.kind != "f" for array in raw.values()):
-        refuse(Reason.BAD_ARRAYS)
+        refuse(RefusalReason.BAD_ARRAYS)
     update = arrays.get("update")
     if update is None:
-        return Reply(client, inside=inside, raw=raw) if raw else refuse(Reason.BAD_ARRAYS)
+        return ClientReply(client, inside=inside, raw=raw) if raw else refuse(RefusalReason.BAD_ARRAYS)
     longest = max([array.size for array in raw.values()], default=0)
     if update.dtype != np.float32 or update.ndim != 1 or update.size != (update.size if size is None else size):
-        refuse(Reason.BAD_ARRAYS)
+        refuse(RefusalReason.BAD_ARRAYS)
     if longest > max(update.size, 1):
-        refuse(Reason.BAD_ARRAYS)
-    return Reply(client, torch.from_numpy(update), inside, raw=raw or None)
+        refuse(RefusalReason.BAD_ARRAYS)
+    return ClientReply(client, torch.from_numpy(update), inside, raw=raw or None)

@@ -16,7 +16,7 @@ class Delivery:
     letter: bytes | None
 
 
-class Post(Protocol):
+class Transport(Protocol):
     most: int
     """Bytes of the largest answer that is taken; a longer one counts as lost, and little of it is ever in memory."""
 

@@ -16,8 +16,8 @@ from dpfl.errors import DpflError
 from dpfl.privacy import Keyed, Ledger, Limit, PrivacyStatement, Randomness, accountant
 from dpfl.privacy.accounting.accountant import HUGE, Accountant, rough_epsilon
 from dpfl.privacy.accounting.calibration import MOST, affordable, largest
-from dpfl.privacy.accounting.events import Event, Spent, add_all, describe, encode, less, neighbours_of
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers
+from dpfl.privacy.accounting.events import Event, EventCounts, add_all, describe, encode, less, neighbours_of
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers
 from dpfl.privacy.ledger.ledger import END
 from dpfl.privacy.ledger.plans import bound, spent_until
 
@@ -81,9 +81,9 @@ class Accounts:
         return (FEDERATION,) if self.algorithm.scale == "round" else ()
 
     @cached_property
-    def ledgers(self) -> Ledgers:
+    def ledgers(self) -> ClientLedgers:
         neighbours = self._neighbours if self.owners else "none"
-        return Ledgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit, self.data)
+        return ClientLedgers(self.folder, self.owners, self.algorithm.unit, neighbours, self.limit, self.data)
 
     def paths(self) -> list[Path]:
         return [self.ledgers.path(number) for number in range(len(self.ledgers))]
@@ -108,7 +108,7 @@ class Accounts:
             return self._scheduled_remaining(ledger, add_all(others, self.algorithm.before), horizon)
         return ledger.remaining(self.event, self.limit, horizon, self.run, self.algorithm.before)
 
-    def _scheduled_remaining(self, ledger: Ledger, others: Spent, horizon: int) -> int:
+    def _scheduled_remaining(self, ledger: Ledger, others: EventCounts, horizon: int) -> int:
         """The longest beginning of the schedule that every limit leaves room for."""
         limits = [limit for limit in (ledger.limit, self.limit) if limit]
 
@@ -273,7 +273,7 @@ class Accounts:
             return ()
         return ("tau follows what is released, so proven is for all steps that could have been made; set budget.epsilon.",)
 
-    def _stated(self, own: Algorithm, spent: Spent) -> Spent:
+    def _stated(self, own: Algorithm, spent: EventCounts) -> EventCounts:
         """The releases as the paper counts them; what it leaves out costs nothing there."""
         made = less(spent, self.algorithm.before)
         if self.algorithm.schedule is None:
@@ -332,7 +332,7 @@ class Meter:
     """Epsilon of a run under way, for its fullest account: the figure at the next mark, never below the truth."""
 
     starts: tuple[frozenset[tuple[Event, int]], ...]
-    spending: Callable[[int], Spent]
+    spending: Callable[[int], EventCounts]
     delta: float
     accountant: str
     end: int
@@ -376,11 +376,11 @@ def warnings_for(unit: str, clients: int, largest: int, delta: float) -> tuple[s
     return (f"delta {delta:g} is not below 1/{units} ({whose}): it allows giving one of them away; lower it.",)
 
 
-def _releases_made(spent: Spent) -> int:
+def _releases_made(spent: EventCounts) -> int:
     return sum(spent.values())
 
 
-def _releases(spent: Sequence[Spent]) -> dict[str, int]:
+def _releases(spent: Sequence[EventCounts]) -> dict[str, int]:
     """The largest count of each kind of release that any one owner made."""
     counts: dict[str, int] = {}
     for events in spent:

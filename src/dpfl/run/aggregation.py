@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dpfl.algorithms import Algorithm
 from dpfl.errors import DpflError
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg.group import check_sizes
-from dpfl.server.round_sum import Add, Masked, plain
+from dpfl.server.round_sum import Add, SimulatedMaskedSum, plain
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Aggregation:
             return algorithm
         survivors, colluders = clients if self.survivors is None else self.survivors, self.colluders or 0
         check_sizes(clients, survivors, colluders)
-        return algorithm.summed(Shared(survivors, colluders))
+        return algorithm.summed(NoiseShares(survivors, colluders))
 
     def adding(self, run: str, names: Sequence[str], algorithm: Algorithm) -> Add:
-        return Masked(run, names, algorithm.sums) if self.masks and algorithm.sums else plain
+        return SimulatedMaskedSum(run, names, algorithm.sums) if self.masks and algorithm.sums else plain

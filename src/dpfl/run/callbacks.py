@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.run.metrics import Row
+from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import Progress
 
 if TYPE_CHECKING:
-    from dpfl.run.prepare import Job
+    from dpfl.run.prepare import PreparedRun
     from dpfl.run.train import Result
 
 PUBLIC = ("algorithm", "model", "model_options", "budget", "clients", "partition", "accountant", "noise", "entropy")
@@ -19,7 +19,7 @@ PUBLIC = ("algorithm", "model", "model_options", "budget", "clients", "partition
 
 
 @dataclass(frozen=True)
-class Started:
+class RunStart:
     """A run before its first round, or before the first after a crash."""
 
     run: str
@@ -29,7 +29,7 @@ class Started:
     rounds_done: int = 0
 
     @classmethod
-    def of(cls, job: Job) -> Started:
+    def of(cls, job: PreparedRun) -> RunStart:
         resolved = job.folder.experiment()["resolved"]
         settings = {name: resolved[name] for name in PUBLIC if name in resolved}
         return cls(job.run, job.folder.path, settings, job.coordinator.state.round)
@@ -38,10 +38,10 @@ class Started:
 class Callback:
     """To be overridden where something is to be done; a method that raises is not called again, and the run goes on."""
 
-    def started(self, run: Started) -> None:
+    def started(self, run: RunStart) -> None:
         """Before the first round."""
 
-    def round(self, row: Row) -> None:
+    def round(self, row: RoundRow) -> None:
         """After every round, when it is kept; none is told twice, and a crash just then may cost the telling of one."""
 
     def ended(self, result: Result) -> None:
@@ -51,7 +51,7 @@ class Callback:
         """Instead of `ended`, where an error or the user came between; the run may be resumed."""
 
 
-class Telling:
+class CallbackProgress:
     """The progress of a run that callbacks follow, too."""
 
     def __init__(self, shown: Progress, callbacks: Sequence[Callback]) -> None:
@@ -59,14 +59,14 @@ class Telling:
         self._begun = False
         self.faults: list[str] = []
 
-    def start(self, job: Job) -> None:
+    def start(self, job: PreparedRun) -> None:
         self._shown.start(job)
         self._begun = bool(self._callbacks)
         if self._begun:
-            started = Started.of(job)
+            started = RunStart.of(job)
             self._tell("started", lambda callback: callback.started(started))
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         self._tell("round", lambda callback: callback.round(row))
         self._shown.tell(row)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dpfl import tasks
-from dpfl.client.context import Site
-from dpfl.client.runner import Node
-from dpfl.client.task import RAW_VALUES, Reply, Task
+from dpfl.client.context import ClientContext
+from dpfl.client.runner import ClientRunner
+from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask
 from dpfl.engines import one_thread
 from dpfl.errors import DpflError
 from dpfl.gradients.clipped import ARITHMETIC
@@ -86,16 +86,20 @@ def _check_scores(model: FlatModel, x: Tensor, y: Tensor, task: tasks.Task) -> N
 
 def _reply(
     described: Buildable, model: FlatModel, algorithm: Algorithm, x: Tensor, y: Tensor, task: tasks.Task, arithmetic: str
-) -> tuple[Reply, str]:
+) -> tuple[ClientReply, str]:
     """By a node without ledgers, from the model's own weights."""
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
-    site = Site("rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons, arithmetic=arithmetic)
+    site = ClientContext(
+        "rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons, arithmetic=arithmetic
+    )
     samples = replace(algorithm.samples, sampling=All(), sums=None) if algorithm.samples else None
     clients = replace(algorithm.clients, sums=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
-    asked = Task(0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope, values=RAW_VALUES)
-    node = Node(site)
+    asked = ClientTask(
+        0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope, values=RAW_VALUES
+    )
+    node = ClientRunner(site)
     try:
         return node.work(asked, model.read()), node.arithmetic
     except DpflError:

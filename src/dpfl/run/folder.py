@@ -29,7 +29,7 @@ from dpfl.models import Layout
 from dpfl.privacy import Release
 from dpfl.run.format_1 import translated
 from dpfl.run.metrics import Metrics
-from dpfl.server.state import State
+from dpfl.server.state import RunState
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -229,7 +229,7 @@ class RunFolder:
                 f"{self.file(name)} cannot be written ({error.strerror}); mend the disk, then resume the run."
             ) from error
 
-    def save_checkpoint(self, state: State) -> None:
+    def save_checkpoint(self, state: RunState) -> None:
         tensors = {"vector": state.vector, "velocity": state.velocity}
         kept = {"weights": state.weights, "kept": state.kept, "average": state.average}
         tensors |= {name: tensor for name, tensor in kept.items() if tensor is not None}
@@ -256,7 +256,7 @@ class RunFolder:
     def has_checkpoint(self) -> bool:
         return self.file("checkpoint.safetensors").exists()
 
-    def load_checkpoint(self, fresh: State) -> State:
+    def load_checkpoint(self, fresh: RunState) -> RunState:
         """The last checkpoint, in the form of `fresh`; that itself where no round was finished."""
         if not self.has_checkpoint():
             return fresh
@@ -327,7 +327,7 @@ def _there(path: Path) -> bool:
         raise DpflError(f"{str(path)[:80]!r} cannot be a run's folder ({error}); choose another.") from None
 
 
-def _numbers(state: State) -> dict[str, Any]:
+def _numbers(state: RunState) -> dict[str, Any]:
     return {
         "round": state.round,
         "tau": state.tau,
@@ -342,9 +342,9 @@ def _numbers(state: State) -> dict[str, Any]:
     }
 
 
-def _state(fresh: State, vector: Tensor, velocity: Tensor, numbers: Mapping[str, Any]) -> State:
+def _state(fresh: RunState, vector: Tensor, velocity: Tensor, numbers: Mapping[str, Any]) -> RunState:
     samples, clients = numbers["clips"]
-    return State(
+    return RunState(
         vector, velocity, _with_level(fresh.samples, samples), _with_level(fresh.clients, clients),
         [int(left) for left in numbers["remaining"]], int(numbers["round"]), int(numbers["tau"]), int(numbers["iterations"]),
         int(numbers["shown"]), int(numbers["bytes"]), float(numbers["seconds"]), paid=[int(count) for count in numbers["paid"]],

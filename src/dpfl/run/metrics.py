@@ -10,16 +10,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpfl.dataframe import Frame
+from dpfl.dataframe import ColumnTable
 from dpfl.errors import DpflError
-from dpfl.notebook_repr import Shown
+from dpfl.notebook_repr import NotebookView
 from dpfl.privacy.ledger.database import connect_to_read
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Row:
+class RoundRow:
     """One round, as the metrics hold it. `epsilon` is that of what was used so far, an upper bound while the run goes on."""
 
     round: int
@@ -40,10 +40,10 @@ class Row:
         return self.accuracy if self.headline is None else self.headline
 
 
-COLUMNS = tuple(Row.__dataclass_fields__)
+COLUMNS = tuple(RoundRow.__dataclass_fields__)
 
 
-class History(tuple[Row, ...], Frame, Shown, shown_by="history_view"):
+class RunHistory(tuple[RoundRow, ...], ColumnTable, NotebookView, shown_by="history_view"):
     """The rounds of a run, one after another; as a table by `.to_arrow()` and `.to_pandas()`."""
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
@@ -51,7 +51,7 @@ class History(tuple[Row, ...], Frame, Shown, shown_by="history_view"):
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateRow:
     """How far a round moved the model, or, with a name, how long one update was: an L2 norm, and the angle to the step before.
 
     `noise` is the norm that the noise alone would have, `clip` the level that an update was to be inside of.
@@ -65,7 +65,7 @@ class Update:
     clip: float | None = None
 
 
-UPDATES = tuple(Update.__dataclass_fields__)
+UPDATES = tuple(UpdateRow.__dataclass_fields__)
 
 
 LESS_IS_BETTER = frozenset({"RMSE", "deviance", "mean distance", "perplexity", "clipped loss"})
@@ -93,7 +93,7 @@ class Metrics:
         except sqlite3.Error as error:
             raise DpflError(f"The metrics {path} cannot be opened ({error}); move the file away, then resume.") from error
 
-    def add(self, row: Row, updates: Sequence[Update] = (), lost: Sequence[str] = ()) -> None:
+    def add(self, row: RoundRow, updates: Sequence[UpdateRow] = (), lost: Sequence[str] = ()) -> None:
         """A round, all of it or nothing; of all that were `lost` so far, those that are new."""
         new = [(line,) for line in lost[self._told :]]
         lines = {"rounds": [astuple(row)], "updates": [astuple(one) for one in updates], "lost": new}
@@ -117,19 +117,19 @@ class Metrics:
         """0 where there is none."""
         return int(self._connection.execute("SELECT COALESCE(MAX(round), 0) FROM rounds").fetchone()[0])
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[RoundRow]:
         return _rows(self._connection)
 
     def export(self, path: Path) -> None:
         from pyarrow import parquet
 
-        parquet.write_table(History(self.rows()).to_arrow(), path)
+        parquet.write_table(RunHistory(self.rows()).to_arrow(), path)
 
     def close(self) -> None:
         self._connection.close()
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[RoundRow]:
     """Of any run, under way, ended or on media that cannot be written; nothing is written. None where there is no table yet."""
     return reading(path, _rows)
 
@@ -141,31 +141,31 @@ MAX(seconds), AVG(headline) FROM rounds WHERE round > ? AND round <= ?
 """Of some rounds. Asked for one piece after another, which takes a third of the time that GROUP BY takes to sort them."""
 
 
-def read_thinned(path: Path, most: int, after: int = 0) -> list[Row]:
+def read_thinned(path: Path, most: int, after: int = 0) -> list[RoundRow]:
     """At most so many rows of the rounds after one: of more, means over as many rounds each, and the last as it is."""
 
-    def rows(connection: sqlite3.Connection) -> list[Row]:
+    def rows(connection: sqlite3.Connection) -> list[RoundRow]:
         first, last = connection.execute("SELECT MIN(round), MAX(round) FROM rounds WHERE round > ?", (after,)).fetchone()
         if last is None or last - first < most:
             return _rows(connection, after)
         stride = -(-(last - first) // max(most - 2, 1))
         ends = [*range(first - 1 - (first - 1) % stride, last - 1, stride), last - 1]
         pieces = (connection.execute(THIN, (max(low, after), high)).fetchone() for low, high in pairwise(ends))
-        return [Row(*piece) for piece in pieces if piece[0] is not None] + _rows(connection, last - 1)
+        return [RoundRow(*piece) for piece in pieces if piece[0] is not None] + _rows(connection, last - 1)
 
     return reading(path, rows)
 
 
-def read_updates(path: Path, most: int | None = None) -> list[Update]:
+def read_updates(path: Path, most: int | None = None) -> list[UpdateRow]:
     """Steps and updates. Of more than `most` those of every so many rounds, and of the last."""
 
-    def updates(connection: sqlite3.Connection) -> list[Update]:
+    def updates(connection: sqlite3.Connection) -> list[UpdateRow]:
         if not _has(connection, "updates"):
             return []
         count, last = connection.execute("SELECT COUNT(*), MAX(round) FROM updates").fetchone()
         stride = max(1, -(-count // most)) if most else 1
         query = f"SELECT {', '.join(UPDATES)} FROM updates WHERE round % ? = ? % ? ORDER BY rowid"
-        return [Update(*line) for line in connection.execute(query, (stride, last, stride))]
+        return [UpdateRow(*line) for line in connection.execute(query, (stride, last, stride))]
 
     return reading(path, updates)
 
@@ -196,7 +196,7 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
 
 
-def _rows(connection: sqlite3.Connection, after: int = 0) -> list[Row]:
+def _rows(connection: sqlite3.Connection, after: int = 0) -> list[RoundRow]:
     names = ", ".join(COLUMNS)
     query = f"SELECT {names} FROM rounds WHERE round > ? ORDER BY round"
-    return [Row(*values) for values in connection.execute(query, (after,))]
+    return [RoundRow(*values) for values in connection.execute(query, (after,))]

@@ -16,7 +16,7 @@ from dpfl.run.metrics import figure
 if TYPE_CHECKING:
     from dpfl.algorithms import Algorithm
     from dpfl.privacy import Budget, PrivacyStatement
-    from dpfl.run.prepare import Job
+    from dpfl.run.prepare import PreparedRun
     from dpfl.run.train import Result
 
 NAME = "README.md"
@@ -25,20 +25,20 @@ PRIVACY, LOADING, CLOSING = "## What it cost in privacy", "## How to load it", "
 MOST_WORD = 200
 
 
-def write_card(job: Job, result: Result) -> None:
+def write_card(job: PreparedRun, result: Result) -> None:
     """Beside the model; a file of that name that is somebody else's stays as it is."""
     path = job.folder.file(NAME)
     if not path.exists() or path.read_text(errors="replace").startswith(TITLE):
         job.folder.write_text(NAME, card(job, result))
 
 
-def card(job: Job, result: Result) -> str:
+def card(job: PreparedRun, result: Result) -> str:
     """Markdown; words that came from elsewhere stand in code, where they are nothing but words."""
     parts = (_facts(job, result), privacy_lines(result.privacy), _loading(job), closing_lines(result.warnings))
     return "\n".join([TITLE, "", *(line for part in parts for line in part)]) + "\n"
 
 
-def _facts(job: Job, result: Result) -> Iterator[str]:
+def _facts(job: PreparedRun, result: Result) -> Iterator[str]:
     source, layout = job.source, job.recorder.model.layout
     yield "| | |"
     yield "|---|---|"
@@ -89,7 +89,7 @@ def privacy_lines(statement: PrivacyStatement) -> Iterator[str]:
     yield ""
 
 
-def _loading(job: Job) -> Iterator[str]:
+def _loading(job: PreparedRun) -> Iterator[str]:
     from dpfl.models.code import as_code
 
     module = job.recorder.model.module
@@ -117,7 +117,7 @@ def _loading(job: Job) -> Iterator[str]:
     yield from _inputs(job)
 
 
-def _inputs(job: Job) -> Iterator[str]:
+def _inputs(job: PreparedRun) -> Iterator[str]:
     """What a sample must look like."""
     source, scale = job.source, SCALES.get(job.source.train.name)
     if tuple(source.shape) != tuple(job.shape):
@@ -150,11 +150,11 @@ def _dealt(how: str) -> str:
     return "mapping" if how.startswith("mapping(") else how
 
 
-def _model(job: Job) -> str:
+def _model(job: PreparedRun) -> str:
     return str(job.folder.experiment()["resolved"].get("model", ""))
 
 
-def _features(job: Job) -> str:
+def _features(job: PreparedRun) -> str:
     """How they are made, as Python."""
     options = job.folder.experiment()["resolved"].get("model_options", {})
     named = ", ".join([repr(_model(job)), *(f"{name}={value!r}" for name, value in options.items())])

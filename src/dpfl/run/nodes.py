@@ -12,19 +12,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dpfl.engines.head_memory import FILE as HEADS
 from dpfl.engines.head_memory import HeadMemory
-from dpfl.engines.node_channel import Correspondence, Fault, refusal_of
-from dpfl.engines.remote import SILENT, Member, Remote, is_kind
-from dpfl.engines.secure_sum import Sums
+from dpfl.engines.node_channel import InvalidReply, NodeChannel, refusal_of
+from dpfl.engines.remote import SILENT, RemoteEngine, RemoteNode, is_kind
+from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.protocol.keys import raw
 from dpfl.protocol.ledger_head import head_from_words
-from dpfl.protocol.messages import Letter
-from dpfl.protocol.transport import Post
-from dpfl.refusals import Bad
+from dpfl.protocol.messages import SignedMessage
+from dpfl.protocol.transport import Transport
+from dpfl.refusals import ProtocolError
 from dpfl.run.folder import STATEMENTS, RunFolder
 from dpfl.run.propose import Propose
-from dpfl.secagg import Group
+from dpfl.secagg import SumGroup
 
 MOST_ANSWER = 1 << 24
 """Bytes of a letter, beyond which a node's answer is not looked at, beside those of a model."""
@@ -36,7 +36,7 @@ MEMBERS = "nodes.json"
 
 
 @dataclass(frozen=True)
-class Terms:
+class ServerTerms:
     """Of the server: whose orders they are, whose answers count, how long they are waited for and how many are needed."""
 
     key: Ed25519PrivateKey
@@ -54,22 +54,22 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Joining:
+class JoinRequests:
     """Asks nodes to join a run, and shows each what it signed, as far as this server and the other nodes remember."""
 
-    correspondence: Correspondence
+    correspondence: NodeChannel
     memory: HeadMemory
     proposal: Propose
     seconds: float
 
-    def __call__(self, names: Collection[str]) -> dict[str, Letter | Fault]:
+    def __call__(self, names: Collection[str]) -> dict[str, SignedMessage | InvalidReply]:
         """The answers of those that answered. A head of a node that only another node remembered is shown to it as well."""
         shown = {name: {one.signature for one in self.memory.of(name)} for name in names}
         answers = self._ask(names)
         late = [name for name, answer in answers.items() if self._more(name, shown[name], answer)]
         return answers | self._ask(late) if late else answers
 
-    def _ask(self, names: Collection[str]) -> dict[str, Letter | Fault]:
+    def _ask(self, names: Collection[str]) -> dict[str, SignedMessage | InvalidReply]:
         places = list(self.memory.keys)
         asked, shown = {}, {name: self.memory.shown_to(name) for name in names}
         for name, heads in shown.items():
@@ -77,31 +77,31 @@ class Joining:
             asked[name] = self.correspondence.letter(name, "join", "join", words)
         answers = self.correspondence.ask(asked, self.seconds)
         for name, answer in answers.items():
-            if isinstance(answer, Letter) and is_kind(answer, "joined"):
+            if isinstance(answer, SignedMessage) and is_kind(answer, "joined"):
                 self.memory.accept(name, shown[name], answer)
         self.memory.save()
         return answers
 
-    def _more(self, name: str, shown: set[str], answer: Letter | Fault) -> bool:
+    def _more(self, name: str, shown: set[str], answer: SignedMessage | InvalidReply) -> bool:
         """Whether there is a head that the node was not shown, and that is not the one that answered."""
-        if not is_kind(answer, "joined") or not isinstance(answer, Letter):
+        if not is_kind(answer, "joined") or not isinstance(answer, SignedMessage):
             return False
-        with suppress(Bad):
+        with suppress(ProtocolError):
             shown = shown | {head_from_words(answer.head.get("ledger_head")).signature}
         return any(one.signature not in shown for one in self.memory.of(name))
 
 
 @dataclass(frozen=True)
-class Gathering:
+class JoinedNodes:
     """The nodes of one run, as a `Host`: those that joined, and why others did not."""
 
-    correspondence: Correspondence
-    terms: Terms
-    members: tuple[Member, ...]
+    correspondence: NodeChannel
+    terms: ServerTerms
+    members: tuple[RemoteNode, ...]
     away: Mapping[str, str] = field(default_factory=dict)
-    group: Group | None = None
+    group: SumGroup | None = None
     """Who sums together, where the server gets sums only."""
-    joining: Joining | None = None
+    joining: JoinRequests | None = None
 
     @property
     def nonce(self) -> str:
@@ -111,14 +111,16 @@ class Gathering:
     def notes(self) -> tuple[str, ...]:
         return tuple(f"{name} takes no part: {why}" for name, why in self.away.items())
 
-    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Remote:
+    def engine(self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int) -> RemoteEngine:
         self.correspondence.most = self.correspondence.post.most = MOST_ANSWER + NUMBER * size
         folder.write_json(MEMBERS, {member.name: {"place": member.place, "size": member.size} for member in self.members})
         deadline, joining = self.terms.deadline, self.terms.joining
-        sums = Sums(self.correspondence, self.group, deadline, joining) if self.group else None
+        sums = SecureSumServer(self.correspondence, self.group, deadline, joining) if self.group else None
         if (memory := self.correspondence.memory) and memory.path is None:
             memory.path = folder.file(HEADS)
-        return Remote(self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums, self.joining)
+        return RemoteEngine(
+            self.correspondence, self.members, run, ledgers, deadline, self.terms.least, size, sums, self.joining
+        )
 
     def part(self, folder: RunFolder) -> None:
         """Their signed statements, as they came: whoever has a node's public key can check them without this server."""
@@ -128,18 +130,18 @@ class Gathering:
         words = {name: {"heads": heads} if heads else {} for name, heads in shown.items()}
         asked = {name: letter(name, "ask-statement", "end/statement", words[name]) for name in words}
         for name, answer in self.correspondence.ask(asked, self.terms.joining).items():
-            said = answer.head.get("statement") if isinstance(answer, Letter) else None
+            said = answer.head.get("statement") if isinstance(answer, SignedMessage) else None
             if isinstance(said, dict):
                 folder.write_json(f"{STATEMENTS}/{name}.json", said)
 
 
-def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering:
+def gather(post: Transport, nonce: str, terms: ServerTerms, proposal: Propose) -> JoinedNodes:
     """All that are listed are asked; the run goes on with those that join, if they are enough."""
     names = list(terms.nodes)
     correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads)
     answers = joining(names)
     sizes = {name: _size(answers.get(name)) for name in names}
-    members = tuple(Member(name, names.index(name), size) for name, size in sizes.items() if isinstance(size, int))
+    members = tuple(RemoteNode(name, names.index(name), size) for name, size in sizes.items() if isinstance(size, int))
     away = {name: why for name, why in sizes.items() if isinstance(why, str)}
     if len(members) < terms.least:
         raise DpflError(
@@ -152,34 +154,34 @@ def gather(post: Post, nonce: str, terms: Terms, proposal: Propose) -> Gathering
             "Of those who sum together, some did not join: " + "; ".join(f"{name}: {why}" for name, why in away.items())
             + ". Start again when they can, or take them off the list, here and in the policies."
         )  # fmt: skip
-    return Gathering(correspondence, terms, members, away, group, joining)
+    return JoinedNodes(correspondence, terms, members, away, group, joining)
 
 
 def _joining(
-    post: Post, nonce: str, terms: Terms, proposal: Propose, heads: Path | None
-) -> tuple[Correspondence, Joining]:  # fmt: skip
+    post: Transport, nonce: str, terms: ServerTerms, proposal: Propose, heads: Path | None
+) -> tuple[NodeChannel, JoinRequests]:  # fmt: skip
     memory = HeadMemory(dict(zip(terms.nodes, terms.public, strict=True)), heads)
-    correspondence = Correspondence(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
-    return correspondence, Joining(correspondence, memory, proposal, terms.joining)
+    correspondence = NodeChannel(post, nonce, terms.key, terms.nodes, MOST_ANSWER, memory)
+    return correspondence, JoinRequests(correspondence, memory, proposal, terms.joining)
 
 
-def group_of(nonce: str, terms: Terms, proposal: Propose) -> Group | None:
+def group_of(nonce: str, terms: ServerTerms, proposal: Propose) -> SumGroup | None:
     """Who sums together, as every node of the run knows it; nobody, where the server gets updates."""
     said = proposal(0)
     if said.sums is None:
         return None
     identities = dict(zip(terms.nodes, terms.public, strict=True))
-    return Group(said.together(nonce, raw(terms.key.public_key())), identities, said.sums.survivors, said.sums.colluders)
+    return SumGroup(said.together(nonce, raw(terms.key.public_key())), identities, said.sums.survivors, said.sums.colluders)
 
 
-def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose) -> Gathering:
+def gather_again(post: Transport, terms: ServerTerms, folder: RunFolder, proposal: Propose) -> JoinedNodes:
     """Of a run that goes on: those that joined before; who is away may come back. Those who sum together by the `proposal`
     agree on new keys."""
     nonce, told = folder.experiment().get("run", {}).get("nonce"), folder.json(MEMBERS) or {}
     if not isinstance(nonce, str) or not re.fullmatch("[0-9a-f]{32}", nonce):
         raise DpflError(f"The record in {folder.path} does not say what nodes know its run by: start a new one.")
     try:
-        members = tuple(Member(name, int(one["place"]), int(one["size"])) for name, one in told.items())
+        members = tuple(RemoteNode(name, int(one["place"]), int(one["size"])) for name, one in told.items())
     except (KeyError, TypeError, ValueError):
         members = ()
     if not members:
@@ -188,14 +190,14 @@ def gather_again(post: Post, terms: Terms, folder: RunFolder, proposal: Propose)
         raise DpflError(f"The experiment has no key of the node {unknown[0]}, which joined the run: list it again.")
     away = {name: ABSENT for name in terms.nodes if name not in told}
     correspondence, joining = _joining(post, nonce, terms, proposal, terms.heads or folder.file(HEADS))
-    return Gathering(correspondence, terms, members, away, group_of(nonce, terms, proposal), joining)
+    return JoinedNodes(correspondence, terms, members, away, group_of(nonce, terms, proposal), joining)
 
 
-def _size(answer: Letter | Fault | None) -> int | str:
+def _size(answer: SignedMessage | InvalidReply | None) -> int | str:
     """What a node that joined declared, or why it did not join."""
     if answer is None:
         return SILENT
-    if isinstance(answer, Fault):
+    if isinstance(answer, InvalidReply):
         return answer.reason
     if answer.head.get("kind") == "refused":
         return refusal_of(answer.head)

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 import torch
 
 from dpfl.algorithms import Algorithm
-from dpfl.client.context import Site
+from dpfl.client.context import ClientContext
 from dpfl.client.objectives import CrossEntropy, final_layer
 from dpfl.codec import FORMAT, encode
 from dpfl.data import Federation
-from dpfl.data.held_out import HeldOut, held_out
+from dpfl.data.held_out import HeldOutSplit, held_out
 from dpfl.data.names import client_names
 from dpfl.data.tables.schema import Schema
 from dpfl.engines import Engine, local_engine
-from dpfl.engines.remote import Remote
+from dpfl.engines.remote import RemoteEngine
 from dpfl.errors import DpflError
 from dpfl.import_path import refuse_unreachable
 from dpfl.models import Buildable, FlatModel, refuse_batch_statistics
@@ -36,29 +36,29 @@ from dpfl.planning.planner import with_planned_noise, with_planned_rate
 from dpfl.privacy import Budget, Keyed, Limit, Randomness, SystemEntropy
 from dpfl.privacy.accounting.accountant import default_for, proving
 from dpfl.privacy.accounting.calibration import MOST
-from dpfl.privacy.ledger.client_ledgers import Ledgers
+from dpfl.privacy.ledger.client_ledgers import ClientLedgers
 from dpfl.run.accounts import Accounts, Meter, warnings_for
 from dpfl.run.aggregation import Aggregation
 from dpfl.run.algorithm_record import describe, describe_options
 from dpfl.run.dry_run import check_arithmetic, rehearse
 from dpfl.run.features import with_features
 from dpfl.run.folder import RunFolder, code_sha256, new_path, record_id, vector_sha256, without_none
-from dpfl.run.prior_spending import Beforehand, look, owners
+from dpfl.run.prior_spending import PriorSpending, look, owners
 from dpfl.run.recorder import Progress, Recorder
-from dpfl.run.update_diagnostics import Movement
+from dpfl.run.update_diagnostics import UpdateDiagnostics
 from dpfl.server.algorithm import ONES
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.state import Federated, State
+from dpfl.server.state import FederationFacts, RunState
 
 
-class Host(Protocol):
+class NodePool(Protocol):
     """Where clients are that are not on this machine."""
 
     @property
     def nonce(self) -> str:
         """What they know the run by."""
 
-    def engine(self, run: str, ledgers: Ledgers | None, folder: RunFolder, size: int) -> Remote:
+    def engine(self, run: str, ledgers: ClientLedgers | None, folder: RunFolder, size: int) -> RemoteEngine:
         """For a model of `size` numbers; `ledgers` are for the server's own count."""
 
     def part(self, folder: RunFolder) -> None:
@@ -69,7 +69,7 @@ VERSIONED = ("dpfl", "torch", "numpy", "dp-accounting")
 
 
 @dataclass(frozen=True)
-class Job:
+class PreparedRun:
     """A run, ready: who coordinates, where clients run, what is kept."""
 
     run: str
@@ -81,7 +81,7 @@ class Job:
     coordinator: Coordinator
     engine: Engine
     recorder: Recorder
-    movement: Movement
+    movement: UpdateDiagnostics
     source: Federation
     notes: tuple[str, ...]
     private: tuple[str, ...] = ()
@@ -108,12 +108,12 @@ def prepare(
     resume: bool,
     experiment: Mapping[str, Any] | None,
     until_the_end: ExitStack | None = None,
-    host: Host | None = None,
+    host: NodePool | None = None,
     metric: PrivateMetric | None = None,
     unit: str | None = None,
     aggregation: Aggregation = Aggregation(),
     arithmetic: str = "exact",
-) -> Job:
+) -> PreparedRun:
     """A folder that is written to by one process alone `until_the_end`; clients on this machine, or where a `host` has them."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
@@ -135,7 +135,7 @@ def prepare(
     ledgers = Path(ledger) if ledger else folder.ledgers
     before = look(algorithm, source, ledgers, budget, accountant)
     if resume:
-        before = Beforehand.recorded(folder.experiment().get("resolved", {}))
+        before = PriorSpending.recorded(folder.experiment().get("resolved", {}))
     algorithm = with_planned_noise(algorithm, budget, len(federation.sizes), accountant, before.spent)
     algorithm = with_planned_rate(
         algorithm, budget, sizes, flat.layout.trainable, rows_of(federation.train.features, federation.task)
@@ -182,7 +182,7 @@ def prepare(
         engine = remote = host.engine(run, own, folder, flat.layout.size)
         adding = remote.add
     else:
-        site = Site(
+        site = ClientContext(
             run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, held),
             (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes), randomness,
             own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if held.kept else None,
@@ -191,17 +191,17 @@ def prepare(
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
     central = None if algorithm.own_accounts or algorithm.scale != "round" else accounts.ledgers.open(0)
-    federated = Federated(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
+    federated = FederationFacts(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
     every = evaluate_every or max(1, (budget.rounds or 25) // 25)
     meter = _meter(accounts, budget, fresh, state, randomness)
     recorder = Recorder(folder, metrics, flat, federation.test, meter, every, progress, federation.test_persons)
-    movement = Movement(engine.run, state, federation.names, public)
+    movement = UpdateDiagnostics(engine.run, state, federation.names, public)
     coordinator = Coordinator(algorithm, budget, federated, state, randomness, movement.ask, recorder.validate, adding)
     untested = () if federation.test else (f"there is no public test set: {_instead(metric)}",)
     notes = (*federation.notes, *before.notes, *untested, *(f"warning: {warning}" for warning in warnings))
-    return Job(
+    return PreparedRun(
         run, algorithm, budget, folder, accounts, randomness, coordinator, engine, recorder, movement, source, notes,
         federation.private, federation.train.schema, federation.shape,
     )  # fmt: skip
@@ -220,7 +220,7 @@ def of_rows(unit: str, federation: Federation) -> tuple[str, ...]:
     return ("the unit is one row; nothing is known of whose rows they are.", *federation.warnings)
 
 
-def _everyone(federation: Federation, held: HeldOut) -> Sequence[torch.Tensor]:
+def _everyone(federation: Federation, held: HeldOutSplit) -> Sequence[torch.Tensor]:
     """Clients, then public clients, then what each client keeps out of training; a population stays described."""
     return federation.clients if federation.described else (*held.trained, *federation.public, *held.kept)
 
@@ -315,7 +315,7 @@ def _place(algorithm: Algorithm, out: Path | str | None, resume: bool) -> RunFol
 
 def _record(
     asked: Algorithm, algorithm: Algorithm, federation: Federation, model: Buildable, flat: FlatModel, budget: Budget,
-    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, before: Beforehand,
+    seed: int, entropy: str, noise: str, by: str, ledger: Path | str | None, before: PriorSpending,
     experiment: Mapping[str, Any] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """The experiment as run: what was asked, and what it came to be."""
@@ -392,17 +392,17 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         return Keyed(seed, ledger.epoch(accounts.run))
 
 
-def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> State:
+def _start(accounts: Accounts, budget: Budget, model: FlatModel) -> RunState:
     algorithm = accounts.algorithm
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     remaining = accounts.plan(accounts.remaining(horizon))
     if remaining and not any(remaining):
         raise DpflError(f"The ledgers in {accounts.folder} have no budget left for this run; nothing was released.")
     vector = model.read()
-    return State(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining)
+    return RunState(vector, torch.zeros_like(vector), algorithm.samples, algorithm.clients, remaining)
 
 
-def _meter(accounts: Accounts, budget: Budget, fresh: State, state: State, randomness: Randomness) -> Meter | None:
+def _meter(accounts: Accounts, budget: Budget, fresh: RunState, state: RunState, randomness: Randomness) -> Meter | None:
     """Epsilon of a run under way is shown where it is proven."""
     algorithm = accounts.algorithm
     if not fresh.remaining or algorithm.variant != "sound":

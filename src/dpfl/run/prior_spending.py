@@ -11,17 +11,17 @@ from dpfl.algorithms import Algorithm
 from dpfl.data import Federation
 from dpfl.privacy import Budget
 from dpfl.privacy.accounting.accountant import accountant, default_for, proving
-from dpfl.privacy.accounting.events import Spent, decode, encode
-from dpfl.privacy.ledger.client_ledgers import FEDERATION, Ledgers, listed
-from dpfl.privacy.mechanisms.noise import Planned
+from dpfl.privacy.accounting.events import EventCounts, decode, encode
+from dpfl.privacy.ledger.client_ledgers import FEDERATION, ClientLedgers, listed
+from dpfl.privacy.mechanisms.noise import Uncalibrated
 from dpfl.privacy.statement import rounded_up
 
 
 @dataclass(frozen=True)
-class Beforehand:
+class PriorSpending:
     """What noise is planned beside, and what is said of it."""
 
-    spent: Spent = field(default_factory=dict)
+    spent: EventCounts = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def record(self) -> dict[str, int] | None:
@@ -29,7 +29,7 @@ class Beforehand:
         return {encode(event): count for event, count in self.spent.items()} or None
 
     @classmethod
-    def recorded(cls, resolved: Mapping[str, Any]) -> Beforehand:
+    def recorded(cls, resolved: Mapping[str, Any]) -> PriorSpending:
         return cls({decode(line): count for line, count in resolved.get("beside", {}).items()})
 
 
@@ -41,20 +41,20 @@ def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...
     return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())
 
 
-def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Budget, by: str | None) -> Beforehand:
+def look(algorithm: Algorithm, federation: Federation, folder: Path, budget: Budget, by: str | None) -> PriorSpending:
     """Refused where the folder's ledgers are not this run's; nothing is written."""
     names, data = owners(algorithm, federation)
     release = algorithm.release
     if release is None or not names:
-        return Beforehand()
-    ledgers = Ledgers(folder, names, algorithm.unit, release.neighbours, data=data, public=_public(algorithm, federation))
+        return PriorSpending()
+    ledgers = ClientLedgers(folder, names, algorithm.unit, release.neighbours, data=data, public=_public(algorithm, federation))
     ledgers.check()
     spent = ledgers.spent()
     if not any(spent) or budget.epsilon is None or algorithm.variant != "sound":
-        return Beforehand()
+        return PriorSpending()
     chosen = proving(by or default_for(release.sampling.event(1.0, len(federation.sizes))))
     figures = [(accountant(chosen.name).epsilon(events, budget.delta), number) for number, events in enumerate(spent)]
-    return _planned(names, spent, figures, budget.epsilon, isinstance(release.noise, Planned))
+    return _planned(names, spent, figures, budget.epsilon, isinstance(release.noise, Uncalibrated))
 
 
 def _public(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
@@ -65,13 +65,13 @@ def _public(algorithm: Algorithm, federation: Federation) -> tuple[str, ...]:
 
 def _planned(
     names: tuple[str, ...], spent: list[Any], figures: list[tuple[float, int]], epsilon: float, plans: bool
-) -> Beforehand:  # fmt: skip
+) -> PriorSpending:  # fmt: skip
     over = [names[number] for figure, number in figures if figure >= epsilon]
     figure, fullest = max(((figure, number) for figure, number in figures if figure < epsilon), default=(0.0, -1))
     notes = [f"the budget of {listed(over)} is used up: no part is taken"] if over else []
     if fullest < 0 or not spent[fullest]:
-        return Beforehand(notes=tuple(notes))
+        return PriorSpending(notes=tuple(notes))
     said = f"{names[fullest]} has spent epsilon {rounded_up(figure):.4f} of {epsilon:g} before"
     if not plans:
-        return Beforehand(notes=(*notes, f"{said}: this run may end by epsilon before its rounds do"))
-    return Beforehand(spent[fullest], (*notes, f"{said}: noise is planned for what that leaves"))
+        return PriorSpending(notes=(*notes, f"{said}: this run may end by epsilon before its rounds do"))
+    return PriorSpending(spent[fullest], (*notes, f"{said}: noise is planned for what that leaves"))

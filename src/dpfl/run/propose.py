@@ -8,7 +8,7 @@ from functools import partial
 
 from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset
-from dpfl.data.remote_federation import Elsewhere
+from dpfl.data.remote_federation import RemoteFederation
 from dpfl.data.tables.schema import Schema
 from dpfl.errors import DpflError
 from dpfl.models import Buildable, FlatModel
@@ -48,7 +48,7 @@ def proposed(
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
     algorithm = algorithm if unit is None else algorithm.protecting(unit)
-    here = Elsewhere.of(form, test, names, (1,) * nodes, unit)
+    here = RemoteFederation.of(form, test, names, (1,) * nodes, unit)
     algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
     federation = with_features(model, here)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)

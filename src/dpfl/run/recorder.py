@@ -17,12 +17,12 @@ from dpfl.errors import Diverged
 from dpfl.models import FlatModel
 from dpfl.models.evaluation import scored
 from dpfl.models.flat import evaluating
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.run.accounts import Meter
 from dpfl.run.folder import RunFolder
-from dpfl.run.metrics import Metrics, Row, Update
+from dpfl.run.metrics import Metrics, RoundRow, UpdateRow
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.state import METRIC, PAST_NOISE, State
+from dpfl.server.state import METRIC, PAST_NOISE, RunState
 from dpfl.tasks.calibration import Curve, calibration
 from dpfl.tasks.intervals import intervals
 from dpfl.tasks.noisy import figures
@@ -35,21 +35,21 @@ class Progress(Protocol):
 
     def start(self, job: Any) -> None: ...
 
-    def tell(self, row: Row) -> None: ...
+    def tell(self, row: RoundRow) -> None: ...
 
     def stop(self) -> None: ...
 
 
-class Silent:
+class SilentProgress:
     def start(self, job: Any) -> None: ...
 
-    def tell(self, row: Row) -> None: ...
+    def tell(self, row: RoundRow) -> None: ...
 
     def stop(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Figures:
+class TestFigures:
     """What is measured of a model on the test set; None where there is no such public data, or no such figure."""
 
     accuracy: float | None = None
@@ -58,7 +58,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Measured:
+class FinalMetrics:
     """Every metric of the finished model, how far it depends on who is in the test set, and whether its chances are so."""
 
     headline: str = ""
@@ -86,7 +86,7 @@ class Recorder:
         """How many the test set has, which is what guessing is measured by; 0 where labels are none."""
         return self.test.y.unique().numel() if self.test and self.test.classes else 0
 
-    def close_round(self, coordinator: Coordinator, updates: Sequence[Update] = ()) -> None:
+    def close_round(self, coordinator: Coordinator, updates: Sequence[UpdateRow] = ()) -> None:
         """The checkpoint comes first: nothing of a round is shown while a crash could have it made again."""
         coordinator.state.lost = self._told(coordinator)
         self.folder.save_checkpoint(coordinator.state)
@@ -101,12 +101,12 @@ class Recorder:
         if coordinator.state.round > self.metrics.last_round():
             self._show(coordinator)
 
-    def _show(self, coordinator: Coordinator, updates: Sequence[Update] = ()) -> None:
+    def _show(self, coordinator: Coordinator, updates: Sequence[UpdateRow] = ()) -> None:
         state = coordinator.state
-        figures = self.evaluate(state.model) if state.round % self.every == 0 else Figures()
+        figures = self.evaluate(state.model) if state.round % self.every == 0 else TestFigures()
         adapts = coordinator.algorithm.scale == "round" or coordinator.algorithm.schedule
         release = state.clients if coordinator.algorithm.scale == "round" else state.samples
-        row = Row(
+        row = RoundRow(
             round=state.round,
             steps=state.tau,
             iterations=state.iterations,
@@ -135,13 +135,13 @@ class Recorder:
                 "The last good checkpoint is kept; lower the learning rate, then start anew."
             )
 
-    def evaluate(self, vector: Tensor) -> Figures:
+    def evaluate(self, vector: Tensor) -> TestFigures:
         self.model.load(vector)
         if not self.test:
-            return Figures()
+            return TestFigures()
         scores, loss = scored(self.model, self.test.x, self.test.y)
         shown = self.test.task.shown(scores.numpy(), self.test.y.numpy())
-        return Figures(shown.get("accuracy"), loss, shown[self.test.task.headline])
+        return TestFigures(shown.get("accuracy"), loss, shown[self.test.task.headline])
 
     def close_run(self, coordinator: Coordinator) -> None:
         """The metric that clients are asked for, kept before it is shown: a run that goes on from here does not ask again."""
@@ -149,7 +149,7 @@ class Recorder:
             coordinator.measure()
             self.folder.save_checkpoint(coordinator.state)
 
-    def measure(self, state: State, algorithm: Algorithm) -> Measured:
+    def measure(self, state: RunState, algorithm: Algorithm) -> FinalMetrics:
         """At the end of a run: all that the task measures; intervals by person, where the test set has persons."""
         self.model.load(state.model)
         if not self.test:
@@ -159,15 +159,15 @@ class Recorder:
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
         scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
         found = intervals(task, scores, y, persons)
-        return Measured(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
+        return FinalMetrics(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
 
-    def _noisy(self, answered: Tensor | None, asked: MetricSurvey | None, whom: str) -> Measured:
+    def _noisy(self, answered: Tensor | None, asked: MetricQuery | None, whom: str) -> FinalMetrics:
         if answered is None or asked is None or self.model.task is None:
-            return Measured()
+            return FinalMetrics()
         units, noise, *mean = answered.tolist()
         found = figures(self.model.task, np.array(mean), int(units), noise, asked.most)
         of = "kept out of training" if asked.held_out else "that it was trained on, which flatters it"
-        return Measured(**vars(found), noisy=f"with noise, on {int(units)} {whom} of the clients {of}")
+        return FinalMetrics(**vars(found), noisy=f"with noise, on {int(units)} {whom} of the clients {of}")
 
     def validate(self, vector: Tensor) -> float:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""
@@ -175,7 +175,7 @@ class Recorder:
         self.model.load(vector)
         return scored(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
 
-    def finish(self, coordinator: Coordinator, figures: Figures, epsilon: float | None) -> list[Row]:
+    def finish(self, coordinator: Coordinator, figures: TestFigures, epsilon: float | None) -> list[RoundRow]:
         """The last row gets the final figures; what the server had to remember of its noise is forgotten."""
         if coordinator.state.memory.pop(PAST_NOISE, None) is not None:
             self.folder.save_checkpoint(coordinator.state)

@@ -17,20 +17,20 @@ from dpfl.data import Federation
 from dpfl.data.tables.schema import Schema
 from dpfl.engines import one_thread
 from dpfl.models import Buildable, FlatModel, Layout
-from dpfl.notebook_repr import Shown
+from dpfl.notebook_repr import NotebookView
 from dpfl.planning.paid_queries import PrivateMetric
-from dpfl.privacy import Budget, PrivacyStatement, Refused
+from dpfl.privacy import Budget, BudgetRefusal, PrivacyStatement
 from dpfl.run.aggregation import Aggregation
-from dpfl.run.callbacks import Callback, Telling
+from dpfl.run.callbacks import Callback, CallbackProgress
 from dpfl.run.folder import vector_sha256
-from dpfl.run.metrics import History, Row, figure
+from dpfl.run.metrics import RoundRow, RunHistory, figure
 from dpfl.run.model_card import write_card
-from dpfl.run.prepare import Host, Job, prepare, utc_now
-from dpfl.run.recorder import Progress, Silent
+from dpfl.run.prepare import NodePool, PreparedRun, prepare, utc_now
+from dpfl.run.recorder import Progress, SilentProgress
 
 
 @dataclass(frozen=True)
-class Result(Shown, shown_by="run_view"):
+class Result(NotebookView, shown_by="run_view"):
     """What a run came to; accuracy and loss are None where there is no test set, accuracy also where the task has none.
 
     `metrics` are all that the task measures on the test set, `headline` the first of them; `intervals` hold the middle 95 %
@@ -46,7 +46,7 @@ class Result(Shown, shown_by="run_view"):
     stopped_by: str
     model_sha256: str
     privacy: PrivacyStatement
-    history: History
+    history: RunHistory
     notes: Sequence[str]
     lost: Sequence[str]
     folder: Path
@@ -115,7 +115,7 @@ def train(
     resume: bool = False,
     experiment: Mapping[str, Any] | None = None,
     unit: str | None = None,
-    host: Host | None = None,
+    host: NodePool | None = None,
     aggregation: str = "plain",
     survivors: int | None = None,
     colluders: int | None = None,
@@ -127,7 +127,7 @@ def train(
     the clients, the privacy statement, which is for one `unit`: a "sample" (a row), or a "person" (all rows at a client).
     The same seed gives the same model, on any number of workers, resumed or never stopped. Callbacks are told of every round.
     """
-    telling = Telling(progress or Silent(), callbacks)
+    telling = CallbackProgress(progress or SilentProgress(), callbacks)
     with ExitStack() as until_the_end:
         until_the_end.push(telling.closing)
         job = prepare(
@@ -150,7 +150,7 @@ def train(
     return replace(result, warnings=(*result.warnings, *telling.faults)) if telling.faults else result
 
 
-def run_rounds(job: Job) -> None:
+def run_rounds(job: PreparedRun) -> None:
     coordinator, engine, recorder = job.coordinator, job.engine, job.recorder
     recorder.catch_up(coordinator)
     while (order := coordinator.next_order()) is not None:
@@ -159,7 +159,7 @@ def run_rounds(job: Job) -> None:
             replies = engine.run(order)
             try:
                 coordinator.aggregate(replies)
-            except Refused:
+            except BudgetRefusal:
                 coordinator.stopped_by = "epsilon"
                 break
         coordinator.close_round(order.steps)
@@ -167,7 +167,7 @@ def run_rounds(job: Job) -> None:
     recorder.close_run(coordinator)
 
 
-def finish(job: Job) -> Result:
+def finish(job: PreparedRun) -> Result:
     """Weights, statement and figures, from the state and the ledgers as they are."""
     state, folder = job.coordinator.state, job.folder
     figures, measured = job.recorder.evaluate(state.model), job.recorder.measure(state, job.algorithm)
@@ -183,7 +183,7 @@ def finish(job: Job) -> Result:
         stopped_by=job.coordinator.stopped_by,
         model_sha256=vector_sha256(state.model),
         privacy=privacy,
-        history=History(history),
+        history=RunHistory(history),
         notes=(*job.notes, *job.algorithm.steps.notes(state.memory)),
         lost=tuple(job.coordinator.lost),
         folder=folder.path,
@@ -213,7 +213,7 @@ def overdue(allowed: float | None, seconds: float) -> tuple[str, ...]:
     return (f"the run took {seconds:.3g} seconds, above budget.seconds = {allowed:g}: a round was longer than those before.",)
 
 
-def diverging(history: Sequence[Row], classes: int) -> tuple[str, ...]:
+def diverging(history: Sequence[RoundRow], classes: int) -> tuple[str, ...]:
     """A test loss far above that of guessing, log(classes), or above it and grown since it was least; where labels are no
     classes, nobody knows what guessing has."""
     if not classes:

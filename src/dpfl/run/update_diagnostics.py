@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dpfl.client.task import Order, Reply, Task
-from dpfl.run.metrics import Update
+from dpfl.client.task import ClientReply, ClientTask, RoundRequest
+from dpfl.run.metrics import UpdateRow
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
-from dpfl.server.state import Federated, State
+from dpfl.server.state import FederationFacts, RunState
 from dpfl.server.weights import found
 
 if TYPE_CHECKING:
@@ -24,20 +24,22 @@ MOST_CLIENTS = 100
 """Single updates that are kept of a round."""
 
 
-class Movement:
+class UpdateDiagnostics:
     """Beside a run: it sees what the server gets, and changes nothing."""
 
-    def __init__(self, ask: Callable[[Order], list[Reply]], state: State, names: Sequence[str], public: range) -> None:
+    def __init__(
+        self, ask: Callable[[RoundRequest], list[ClientReply]], state: RunState, names: Sequence[str], public: range
+    ) -> None:
         self._ask, self._last, self._names, self._public = ask, state.velocity, names, public
-        self._seen: list[Update] = []
+        self._seen: list[UpdateRow] = []
 
-    def ask(self, order: Order) -> list[Reply]:
+    def ask(self, order: RoundRequest) -> list[ClientReply]:
         """What is asked beside the rounds; public clients may be looked at."""
         replies = self._ask(order)
         self._look([reply for reply in replies if reply.client in self._public], order)
         return replies
 
-    def of_round(self, coordinator: Coordinator, order: Order, replies: Sequence[Reply]) -> list[Update]:
+    def of_round(self, coordinator: Coordinator, order: RoundRequest, replies: Sequence[ClientReply]) -> list[UpdateRow]:
         """After the server's step: the round's own line first, whose noise is None where nothing is said of it."""
         algorithm, state = coordinator.algorithm, coordinator.state
         if algorithm.unit == "none":
@@ -45,18 +47,18 @@ class Movement:
         momentum = algorithm.server.momentum
         update = state.velocity.sub(self._last, alpha=momentum) if momentum else state.velocity
         noise = noise_norm(algorithm, coordinator.federated, state, order)
-        moved = Update(state.round, "", length(update), angle(state.velocity, self._last), noise)
+        moved = UpdateRow(state.round, "", length(update), angle(state.velocity, self._last), noise)
         lines, self._seen, self._last = [moved, *self._seen], [], state.velocity
         return lines
 
-    def _look(self, replies: Sequence[Reply], order: Order) -> None:
+    def _look(self, replies: Sequence[ClientReply], order: RoundRequest) -> None:
         kept = [reply for reply in replies if reply.update is not None][: MOST_CLIENTS - len(self._seen)]
         for reply in kept:
             assert reply.update is not None
             whose = self._whose(reply.client)
             clip = order.tasks[0].clients.clip.level
             norm, turned = length(reply.update), angle(reply.update, self._last)
-            self._seen.append(Update(order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None))
+            self._seen.append(UpdateRow(order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None))
 
     def _whose(self, client: int) -> str:
         """Clients that are drawn from many have no names."""
@@ -79,7 +81,7 @@ def angle(update: Tensor, last: Tensor) -> float | None:
     return round(math.degrees(math.acos(max(-1.0, min(1.0, cosine)))), 4)
 
 
-def noise_norm(algorithm: Algorithm, federated: Federated, state: State, order: Order) -> float | None:
+def noise_norm(algorithm: Algorithm, federated: FederationFacts, state: RunState, order: RoundRequest) -> float | None:
     """The root of E |noise|^2 in the mean update of a round, from settings alone.
 
     None where there is no noise, where it is shared or taken back later, and where training does more than add steps up.
@@ -98,7 +100,7 @@ def noise_norm(algorithm: Algorithm, federated: Federated, state: State, order: 
     return math.hypot(*(share / whole * (norm or 0.0) for share, norm in zip(shares.values(), each, strict=True)))
 
 
-def _upload_norm(task: Task, declared: int, trainable: int, size: int) -> float | None:
+def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
     """Of one client's update."""
     if task.upload and task.upload.private:
         return task.upload.deviation() * math.sqrt(task.upload.energy(size))

@@ -3,26 +3,37 @@
 `Group` says who sums together, `Member` is the side of the one who has something to hide, `Sum` that of the server.
 """
 
-from dpfl.secagg.group import Group
+from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import check, present, session
-from dpfl.secagg.member import Member
-from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Repeat, Shown, Vote, Votes, Why
-from dpfl.secagg.sum import Sum
+from dpfl.secagg.member import SumMember
+from dpfl.secagg.messages import (
+    KeyAdvertisement,
+    MaskedInput,
+    MemberRefusal,
+    RefusalCause,
+    RepeatSum,
+    SumId,
+    SurvivorList,
+    SurvivorVote,
+    SurvivorVotes,
+    UnmaskingShares,
+)
+from dpfl.secagg.sum import MaskedSum
 
 __all__ = [
-    "At",
-    "Card",
-    "Group",
-    "Masked",
-    "Member",
-    "Opened",
-    "Refusal",
-    "Repeat",
-    "Shown",
-    "Sum",
-    "Vote",
-    "Votes",
-    "Why",
+    "KeyAdvertisement",
+    "MaskedInput",
+    "MaskedSum",
+    "MemberRefusal",
+    "RefusalCause",
+    "RepeatSum",
+    "SumGroup",
+    "SumId",
+    "SumMember",
+    "SurvivorList",
+    "SurvivorVote",
+    "SurvivorVotes",
+    "UnmaskingShares",
     "check",
     "present",
     "session",

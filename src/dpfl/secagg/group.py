@@ -34,7 +34,7 @@ def check_sizes(members: int, survivors: int, colluders: int) -> None:
 
 
 @dataclass(frozen=True)
-class Group:
+class SumGroup:
     """The members of a run by name, with their Ed25519 keys (hexadecimal) as each owner was given them, not as a server says.
 
     No sum is opened of fewer than `survivors`; up to `colluders` may tell the server all that they know.
@@ -50,7 +50,7 @@ class Group:
         if len(set(self.identities.values())) < len(self.identities):
             raise DpflError("Two members of a secure sum have the same key; every member needs one of its own.")
 
-    def among(self, names: Iterable[str]) -> Group:
+    def among(self, names: Iterable[str]) -> SumGroup:
         """The same rules among those of its members who are there."""
         return replace(self, identities={name: self.identities[name] for name in names})
 

@@ -9,46 +9,54 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from dpfl.secagg.group import FEWEST, Group
-from dpfl.secagg.messages import Card, Refusal, Why, words
+from dpfl.secagg.group import FEWEST, SumGroup
+from dpfl.secagg.messages import KeyAdvertisement, MemberRefusal, RefusalCause, words
 
 
-def card(group: Group, name: str, identity: Ed25519PrivateKey, mask: X25519PrivateKey, envelope: X25519PrivateKey) -> Card:
+def card(
+    group: SumGroup, name: str, identity: Ed25519PrivateKey, mask: X25519PrivateKey, envelope: X25519PrivateKey
+) -> KeyAdvertisement:
     keys = (mask.public_key().public_bytes_raw(), envelope.public_key().public_bytes_raw())
-    return Card(name, *keys, identity.sign(_signed(group, name, *keys)))
+    return KeyAdvertisement(name, *keys, identity.sign(_signed(group, name, *keys)))
 
 
-def _signed(group: Group, name: str, mask: bytes, envelope: bytes) -> bytes:
+def _signed(group: SumGroup, name: str, mask: bytes, envelope: bytes) -> bytes:
     return words("card", group.run, name, mask.hex(), envelope.hex())
 
 
-def check(group: Group, shown: Card) -> None:
+def check(group: SumGroup, shown: KeyAdvertisement) -> None:
     """That a member signed these keys for this run, and something can be agreed with them."""
     signed = _signed(group, shown.name, shown.mask, shown.envelope)
     if not verified(group.identities.get(shown.name, ""), shown.signature, signed):
-        raise Refusal(
-            f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", Why.KEYS
+        raise MemberRefusal(
+            f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", RefusalCause.KEYS
         )
     for key in (shown.mask, shown.envelope):
         agreed(X25519PrivateKey.generate(), shown.name, key)
 
 
-def present(group: Group, cards: Sequence[Card]) -> Group:
+def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
     """Those who showed keys, if they are members, each once, and enough."""
     names = [shown.name for shown in cards]
     if len(set(names)) < len(names) or not set(names) <= set(group.names):
-        raise Refusal("The keys that were shown are not those of the members, each once; start the run again.", Why.KEYS)
+        raise MemberRefusal(
+            "The keys that were shown are not those of the members, each once; start the run again.", RefusalCause.KEYS
+        )
     if len(names) < max(group.survivors, FEWEST):
-        raise Refusal(f"{len(names)} members showed keys, of {group.survivors} needed; wait for more.", Why.TOO_FEW)
+        raise MemberRefusal(
+            f"{len(names)} members showed keys, of {group.survivors} needed; wait for more.", RefusalCause.TOO_FEW
+        )
     return group.among(names)
 
 
-def session(group: Group, cards: Sequence[Card]) -> str:
+def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
     """A digest of the run, its rules and all keys, once all cards are checked. Every mask and signature is derived with it, so
     that members who were shown different keys or rules have nothing in common that a server could use.
     """
     if sorted(card.name for card in cards) != list(group.names):
-        raise Refusal("The keys that were shown are not those of the members, each once; start the run again.", Why.KEYS)
+        raise MemberRefusal(
+            "The keys that were shown are not those of the members, each once; start the run again.", RefusalCause.KEYS
+        )
     for shown in cards:
         check(group, shown)
     shown_by = {shown.name: [shown.mask.hex(), shown.envelope.hex()] for shown in cards}
@@ -69,4 +77,6 @@ def agreed(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
-        raise Refusal(f"{name} has a key with which nothing can be agreed; it must make another.", Why.KEYS) from None
+        raise MemberRefusal(
+            f"{name} has a key with which nothing can be agreed; it must make another.", RefusalCause.KEYS
+        ) from None

@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dpfl.secagg.group import Group
+from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import agreed, card, present, session, verified
 from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
-from dpfl.secagg.messages import At, Card, Masked, Opened, Refusal, Shown, Vote, Votes, Why
+from dpfl.secagg.messages import (
+    KeyAdvertisement,
+    MaskedInput,
+    MemberRefusal,
+    RefusalCause,
+    SumId,
+    SurvivorList,
+    SurvivorVote,
+    SurvivorVotes,
+    UnmaskingShares,
+)
 from dpfl.secagg.shares import seal, split, unseal
 
 
@@ -22,22 +32,23 @@ class _Open:
     holds by their owner, and the one list of survivors that it stands for.
     """
 
-    at: At
+    at: SumId
     seeds: dict[str, bytes]
     shares: dict[str, list[bytes]] = field(default_factory=dict)
     survivors: tuple[str, ...] = ()
 
 
-class Member:
+class SumMember:
     """Keys and seeds live in memory only: a member that is started again is another, and is missing until the next set-up.
 
     Whatever is asked in another order than card, meet, then mask, agree and open for each sum, is refused.
     """
 
-    def __init__(self, group: Group, name: str, identity: Ed25519PrivateKey) -> None:
+    def __init__(self, group: SumGroup, name: str, identity: Ed25519PrivateKey) -> None:
         if group.identities.get(name) != identity.public_key().public_bytes_raw().hex():
-            raise Refusal(
-                f"{name} is not a member of this sum under its own key; ask whoever keeps the list of members.", Why.KEYS
+            raise MemberRefusal(
+                f"{name} is not a member of this sum under its own key; ask whoever keeps the list of members.",
+                RefusalCause.KEYS,
             )
         self._group, self.name, self._identity = group, name, identity
         self._mask, self._envelope = X25519PrivateKey.generate(), X25519PrivateKey.generate()
@@ -46,12 +57,14 @@ class Member:
         self._last = (-1, -1)
         self._sum: _Open | None = None
 
-    def meet(self, cards: Sequence[Card]) -> None:
+    def meet(self, cards: Sequence[KeyAdvertisement]) -> None:
         """Set-up: the keys of all who are there, checked against the identities that this member's owner was given."""
         if self.session:
-            raise Refusal("The keys of a session are agreed once; set up another with others.", Why.KEYS)
+            raise MemberRefusal("The keys of a session are agreed once; set up another with others.", RefusalCause.KEYS)
         if self.card not in cards:
-            raise Refusal("The keys that were shown do not hold this member's own; start the run again.", Why.KEYS)
+            raise MemberRefusal(
+                "The keys that were shown do not hold this member's own; start the run again.", RefusalCause.KEYS
+            )
         group = present(self._group, cards)
         found = session(group, cards)
         others = [other for other in cards if other.name != self.name]
@@ -64,14 +77,16 @@ class Member:
         """How many sum together."""
         return len(self._group.names)
 
-    def expect(self, at: At) -> None:
+    def expect(self, at: SumId) -> None:
         """Refuses a sum that nothing will be masked for; asked before anything is computed or paid for it."""
         if not self.session or at.session != self.session:
-            raise Refusal("This sum is of another run, or of members with other keys; nothing is masked for it.", Why.NO_KEYS)
+            raise MemberRefusal(
+                "This sum is of another run, or of members with other keys; nothing is masked for it.", RefusalCause.NO_KEYS
+            )
         if at.place <= self._last:
-            raise Refusal(f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is made twice.")
+            raise MemberRefusal(f"Round {at.round}, attempt {at.attempt} is not later than the last; no mask is made twice.")
 
-    def mask(self, at: At, numbers: Whole) -> Masked:
+    def mask(self, at: SumId, numbers: Whole) -> MaskedInput:
         """Exchange 1: y_u = x_u + PRG(b_u) + sum_(v > u) PRG(s_uv) - sum_(v < u) PRG(s_uv), and shares of every seed."""
         bits = bits_of(numbers)
         self.expect(at)
@@ -84,7 +99,7 @@ class Member:
         self._sum = _Open(at, seeds)
         envelopes = self._envelopes(self._sum)
         digests = {other: digest(seed, at, self.name, other) for other, seed in seeds.items()}
-        return Masked(at, self.name, masked, envelopes, digests)
+        return MaskedInput(at, self.name, masked, envelopes, digests)
 
     def _envelopes(self, open: _Open) -> dict[str, bytes]:
         """For each member a share of every seed of this one, in the order of names."""
@@ -94,19 +109,25 @@ class Member:
         open.shares[self.name] = bundles.pop(self.name)
         return {name: seal(self._letters[name], open.at, self.name, name, bundle) for name, bundle in bundles.items()}
 
-    def agree(self, shown: Shown) -> Opened | Vote:
+    def agree(self, shown: SurvivorList) -> UnmaskingShares | SurvivorVote:
         """Exchange 2: the one list of survivors that it will stand for. Where nobody is missing, no mask of a pair is to be
         opened, so it opens the others at once; else it waits for the others' word.
         """
         open, names = self._under_way(shown.at), shown.survivors
         if open.survivors:
-            raise Refusal("The survivors of this sum were shown before; there is one list of them.", Why.OTHER_SURVIVORS)
+            raise MemberRefusal(
+                "The survivors of this sum were shown before; there is one list of them.", RefusalCause.OTHER_SURVIVORS
+            )
         if len(set(names)) != len(names) or not set(names) <= set(self._group.names):
-            raise Refusal("Survivors must be members of this sum, each once.", Why.SURVIVORS)
+            raise MemberRefusal("Survivors must be members of this sum, each once.", RefusalCause.SURVIVORS)
         if self.name not in names:
-            raise Refusal("This member sent its numbers and is not among the survivors; it opens nothing.", Why.SURVIVORS)
+            raise MemberRefusal(
+                "This member sent its numbers and is not among the survivors; it opens nothing.", RefusalCause.SURVIVORS
+            )
         if len(names) < self._group.survivors:
-            raise Refusal(f"{len(names)} survivors are fewer than {self._group.survivors}; nothing is opened.", Why.TOO_FEW)
+            raise MemberRefusal(
+                f"{len(names)} survivors are fewer than {self._group.survivors}; nothing is opened.", RefusalCause.TOO_FEW
+            )
         open.survivors = tuple(sorted(names))
         for name in set(names) - {self.name}:
             envelope = shown.envelopes.get(name, b"")
@@ -115,29 +136,29 @@ class Member:
                 open.shares[name] = held
         if open.survivors == self._group.names:
             return self._opened(open)
-        return Vote(open.at, self.name, self._identity.sign(ballot(open.at, open.survivors)))
+        return SurvivorVote(open.at, self.name, self._identity.sign(ballot(open.at, open.survivors)))
 
-    def open(self, votes: Votes) -> Opened:
+    def open(self, votes: SurvivorVotes) -> UnmaskingShares:
         """Exchange 3, where somebody is missing: only once enough members stand for the very same list."""
         open = self._under_way(votes.at)
         if not open.survivors:
-            raise Refusal("No survivors were shown for this sum yet.", Why.SURVIVORS)
+            raise MemberRefusal("No survivors were shown for this sum yet.", RefusalCause.SURVIVORS)
         content, identities = ballot(open.at, open.survivors), self._group.identities
         others = [name for name in open.survivors if name != self.name]
         agreeing = 1 + sum(verified(identities[name], votes.signatures.get(name, b""), content) for name in others)
         if agreeing < self._group.threshold:
-            raise Refusal(
+            raise MemberRefusal(
                 f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened.",
-                Why.VOTES,
+                RefusalCause.VOTES,
             )
         return self._opened(open)
 
-    def _under_way(self, at: At) -> _Open:
+    def _under_way(self, at: SumId) -> _Open:
         if self._sum is None or self._sum.at != at:
-            raise Refusal("This sum is not under way here: it is of another run or round, or was opened before.")
+            raise MemberRefusal("This sum is not under way here: it is of another run or round, or was opened before.")
         return self._sum
 
-    def _opened(self, open: _Open) -> Opened:
+    def _opened(self, open: _Open) -> UnmaskingShares:
         """Of a survivor its own mask and its masks with the missing; never a missing one's own, nor that of two survivors."""
         self._sum = None
         missing = [name for name in self._group.names if name not in open.survivors]
@@ -148,8 +169,8 @@ class Member:
             if owner in open.shares
             for other in (owner, *missing)
         }
-        return Opened(open.at, self.name, {name: open.seeds[name] for name in missing}, shares)
+        return UnmaskingShares(open.at, self.name, {name: open.seeds[name] for name in missing}, shares)
 
 
-def ballot(at: At, survivors: Sequence[str]) -> bytes:
+def ballot(at: SumId, survivors: Sequence[str]) -> bytes:
     return at.words("survivors", *survivors)

@@ -12,7 +12,7 @@ import numpy as np
 from dpfl.errors import DpflError
 
 
-class Why(StrEnum):
+class RefusalCause(StrEnum):
     """Why a member refuses, in a word."""
 
     KEYS = "bad-keys"
@@ -24,15 +24,15 @@ class Why(StrEnum):
     VOTES = "too-few-votes"
 
 
-class Refusal(DpflError):
+class MemberRefusal(DpflError):
     """Somebody was asked for what it will not do; it has told nothing."""
 
-    def __init__(self, sentence: str, why: Why = Why.OVER) -> None:
+    def __init__(self, sentence: str, why: RefusalCause = RefusalCause.OVER) -> None:
         super().__init__(sentence)
         self.why = why
 
 
-class Repeat(DpflError):
+class RepeatSum(DpflError):
     """The sum cannot be opened: it is made again, with fresh masks and fresh noise, and paid for again, or not at all."""
 
 
@@ -42,7 +42,7 @@ def words(*parts: str | int) -> bytes:
 
 
 @dataclass(frozen=True)
-class At:
+class SumId:
     """One sum: of a session (a run with its members and their keys), a round, an attempt at it, and what is summed on which
     `terms`: members who were asked for other things are at other sums.
     """
@@ -54,7 +54,7 @@ class At:
 
     def __post_init__(self) -> None:
         if not all(type(number) is int and number >= 0 for number in self.place):
-            raise Refusal("The round and the attempt of a sum are whole numbers, from 0; what is not has no order.")
+            raise MemberRefusal("The round and the attempt of a sum are whole numbers, from 0; what is not has no order.")
 
     @property
     def place(self) -> tuple[int, int]:
@@ -65,7 +65,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Card:
+class KeyAdvertisement:
     """Set-up, member to all: its keys for masks and envelopes (X25519) in this run, signed by its identity."""
 
     name: str
@@ -75,10 +75,10 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedInput:
     """Exchange 1, member to server: the masked numbers, an envelope for every other member, and a digest of every seed."""
 
-    at: At
+    at: SumId
     sender: str
     numbers: np.ndarray
     envelopes: Mapping[str, bytes]
@@ -86,38 +86,38 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class Shown:
+class SurvivorList:
     """Exchange 2, server to a survivor: whose numbers arrived (Bonawitz et al.: U3), and what they sent for it."""
 
-    at: At
+    at: SumId
     survivors: tuple[str, ...]
     envelopes: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Vote:
+class SurvivorVote:
     """Exchange 2, back, where somebody is missing: the one list of survivors that this member has seen, signed."""
 
-    at: At
+    at: SumId
     sender: str
     signature: bytes
 
 
 @dataclass(frozen=True)
-class Votes:
+class SurvivorVotes:
     """Exchange 3, server to a survivor: the signatures of the others."""
 
-    at: At
+    at: SumId
     signatures: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Opened:
+class UnmaskingShares:
     """The last answer of a member: its seeds with the missing, and its shares of others' seeds, by owner and by the other of
     the pair (the owner again, for the owner's own mask).
     """
 
-    at: At
+    at: SumId
     sender: str
     seeds: Mapping[str, bytes]
     shares: Mapping[tuple[str, str], bytes]

@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpfl.secagg.masks import DIGEST, SEED, derived
-from dpfl.secagg.messages import At
+from dpfl.secagg.messages import SumId
 
 PRIME = 2**128 + 51
 """The least prime that every seed of 128 bits lies below."""
@@ -48,12 +48,12 @@ def _at_zero(members: Sequence[int]) -> tuple[int, ...]:
     return tuple(weights)
 
 
-def seal(agreed: bytes, at: At, sender: str, receiver: str, shares: Sequence[bytes]) -> bytes:
+def seal(agreed: bytes, at: SumId, sender: str, receiver: str, shares: Sequence[bytes]) -> bytes:
     """The key is for this envelope alone (a member makes one for each receiver and sum), so the nonce need not change."""
     return _cipher(agreed, at, sender, receiver).encrypt(bytes(12), b"".join(shares), None)
 
 
-def unseal(agreed: bytes, at: At, sender: str, receiver: str, envelope: bytes, count: int) -> list[bytes] | None:
+def unseal(agreed: bytes, at: SumId, sender: str, receiver: str, envelope: bytes, count: int) -> list[bytes] | None:
     """None where it was not made by this sender for this receiver and this sum."""
     try:
         text = _cipher(agreed, at, sender, receiver).decrypt(bytes(12), envelope, None)
@@ -62,7 +62,7 @@ def unseal(agreed: bytes, at: At, sender: str, receiver: str, envelope: bytes, c
     return [text[i : i + SHARE] for i in range(0, len(text), SHARE)] if len(text) == count * SHARE else None
 
 
-def _cipher(agreed: bytes, at: At, sender: str, receiver: str) -> AESGCM:
+def _cipher(agreed: bytes, at: SumId, sender: str, receiver: str) -> AESGCM:
     return AESGCM(derived(agreed, at.words("envelope", sender, receiver), 32))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpfl.client.task import Reply
+from dpfl.client.task import ClientReply
 from dpfl.codec import digest_of
 from dpfl.errors import Diverged, DpflError
 from dpfl.lazy_import import torch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
+def weighted_sum(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
     """Summed in float64 and in the order of the cohort, so that the result does not depend on who answered first."""
     total = torch.zeros(size, dtype=torch.float64)
     for reply in replies:
@@ -27,7 +27,7 @@ def weighted_sum(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor
     return total
 
 
-def mean(replies: Sequence[Reply], weights: Tensor, size: int) -> Tensor:
+def mean(replies: Sequence[ClientReply], weights: Tensor, size: int) -> Tensor:
     """The weighted mean over those who replied; where replies carry their own noise this is post-processing."""
     share = sum(float(weights[reply.client]) for reply in replies)
     return weighted_sum(replies, weights, size).div_(share).float() if share else torch.zeros(size)
@@ -51,7 +51,7 @@ def correlated_sum(
     return release.carrying(total, found), torch.stack(kept) if kept else past
 
 
-def noisy_inside_fraction(replies: Sequence[Reply], release: Release, expected: float, rng: np.random.Generator) -> float:
+def noisy_inside_fraction(replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator) -> float:
     """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
     return release.noised_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5
 
@@ -61,10 +61,12 @@ def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -
     return f"{digest_of(release, *(tensor.contiguous().numpy().data for tensor in (vector, total)))}-{inside}"
 
 
-def usable(replies: Sequence[Reply], round: int, faulty: Callable[[Reply], str]) -> tuple[list[Reply], list[str]]:
+def usable(
+    replies: Sequence[ClientReply], round: int, faulty: Callable[[ClientReply], str]
+) -> tuple[list[ClientReply], list[str]]:
     """Those that count, and why the others do not; a client whose loss is not a number ends the run, and so does a round that
     nobody answers."""
-    good, lost = list[Reply](), list[str]()
+    good, lost = list[ClientReply](), list[str]()
     for reply in replies:
         if reply.diverged:
             raise Diverged(
@@ -81,7 +83,7 @@ def usable(replies: Sequence[Reply], round: int, faulty: Callable[[Reply], str])
     return good, lost
 
 
-def fault(reply: Reply, size: int) -> str:
+def fault(reply: ClientReply, size: int) -> str:
     update = reply.update
     if update is None or update.shape != (size,):
         return "its update has the wrong shape and was dropped"

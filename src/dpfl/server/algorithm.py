@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dpfl.client.disclosure_rules import Policy
-from dpfl.client.task import Local
+from dpfl.client.disclosure_rules import DisclosureRules
+from dpfl.client.task import LocalTraining
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.models import Layout
 from dpfl.privacy import Release, accountant
-from dpfl.privacy.accounting.events import Event, Spent, add, gaussian
+from dpfl.privacy.accounting.events import Event, EventCounts, add, gaussian
 from dpfl.privacy.mechanisms.noise import Gaussian
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
-from dpfl.server.client_state import Controls, Kept, LastModels
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
+from dpfl.server.client_state import ClientState, ControlVariates, LastModels
 from dpfl.server.rules import check
 from dpfl.server.schedules import Schedule
-from dpfl.server.steps.policy import Steps
+from dpfl.server.steps.policy import StepPolicy
 from dpfl.server.update import ServerUpdate
-from dpfl.server.weights import Uniform, Weights
+from dpfl.server.weights import UniformWeights, Weights
 
 ONES = ("sample", "person")
 
@@ -37,7 +37,7 @@ class Claim:
     accountant: str | None = None
     formula: Callable[[int], float] | None = None
 
-    def epsilon(self, stated: Spent, delta: float) -> float | None:
+    def epsilon(self, stated: EventCounts, delta: float) -> float | None:
         """For releases as the paper counts them."""
         if self.formula:
             return self.formula(sum(stated.values()))
@@ -56,21 +56,21 @@ class Algorithm:
     """
 
     name: str
-    local: Local
-    steps: Steps
+    local: LocalTraining
+    steps: StepPolicy
     samples: Release | None = None
     clients: Release = field(default_factory=Release)
-    weights: Weights = field(default_factory=Uniform)
+    weights: Weights = field(default_factory=UniformWeights)
     server: ServerUpdate = field(default_factory=ServerUpdate)
     variant: str = "sound"
     claim: Claim = Claim("no privacy is claimed")
     leaks: tuple[str, ...] = ()
-    uploads: Upload | None = None
+    uploads: UpdateRelease | None = None
     controls: bool = False
     schedule: Schedule | None = None
-    centre: MeanSurvey | None = None
-    columns: ColumnSurvey | None = None
-    metric: MetricSurvey | None = None
+    centre: MeanQuery | None = None
+    columns: ColumnQuery | None = None
+    metric: MetricQuery | None = None
     one: str = "sample"
     """What a unit inside a client is: a "sample", or a "person" with all of their rows at that client."""
 
@@ -109,17 +109,17 @@ class Algorithm:
         return replace(self, one=unit)
 
     @property
-    def kept(self) -> Kept | None:
+    def kept(self) -> ClientState | None:
         """What the server keeps for each client from round to round."""
         if self.controls:
-            return Controls()
+            return ControlVariates()
         return LastModels() if self.local.objective.needs_last else None
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> DisclosureRules:
         """What the owners of the data must agree to: that the server is trusted, or that no noise hides them, or not all."""
         trusted = self.scale == "round" and not self.sums
-        return Policy(trusted, bare=self.scale == "none", raw=bool(self.leaks), sums=self.sums is not None)
+        return DisclosureRules(trusted, bare=self.scale == "none", raw=bool(self.leaks), sums=self.sums is not None)
 
     @property
     def own_accounts(self) -> bool:
@@ -137,7 +137,7 @@ class Algorithm:
         return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
 
     @property
-    def sums(self) -> Shared | None:
+    def sums(self) -> NoiseShares | None:
         """Who shares the noise, where the server sees sums only."""
         return self.release.sums if self.release else None
 
@@ -148,7 +148,7 @@ class Algorithm:
         own = self.uploads.by_samples.of(samples)
         return replace(self, uploads=self.uploads.own(own), claim=replace(self.claim, formula=own.claimed))
 
-    def summed(self, shared: Shared) -> Algorithm:
+    def summed(self, shared: NoiseShares) -> Algorithm:
         """With noise that clients share under secure aggregation; refused where there is no proof for that."""
         if self.scale not in ("step", "round"):
             raise DpflError(
@@ -207,15 +207,15 @@ class Algorithm:
         assert self.release is not None
         return gaussian(0.0) if self.steps.asks_raw else self.release.event(population)
 
-    def spending(self, releases: int, population: int) -> Spent:
+    def spending(self, releases: int, population: int) -> EventCounts:
         """What so many releases cost, at most, from the first on."""
         return {self.event(population): releases} if self.schedule is None else self._scheduled(releases, population)
 
-    def stated(self, releases: int, population: int) -> Spent:
+    def stated(self, releases: int, population: int) -> EventCounts:
         """What the paper counts them as."""
         return {self.stated_event(population): releases} if self.schedule is None else self._scheduled(releases, population)
 
-    def _scheduled(self, releases: int, population: int) -> Spent:
+    def _scheduled(self, releases: int, population: int) -> EventCounts:
         assert self.schedule is not None
         assert self.release is not None
         each, spent = self.releases_in(1), dict[Event, int]()
@@ -225,11 +225,11 @@ class Algorithm:
         return spent
 
     @property
-    def before(self) -> Spent:
+    def before(self) -> EventCounts:
         """What is released once, before the first round, and what has to be left for a metric after the last."""
         surveys = (self.weights.survey, self.centre, self.columns, self.metric)
         asked = [survey for survey in surveys if survey and not survey.trusted]
-        spent: Spent = {}
+        spent: EventCounts = {}
         for survey in asked:
             spent = add(spent, survey.event, 1)
         return spent

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Protocol
 from dpfl.lazy_import import torch
 from dpfl.models import Layout
 from dpfl.server.scaffold_controls import corrections, fresh, renewed
-from dpfl.server.steps.policy import Seen
+from dpfl.server.steps.policy import RoundObservation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Kept(Protocol):
+class ClientState(Protocol):
     def fresh(self, clients: int, layout: Layout) -> Tensor:
         """A row for each client, before the first round."""
 
     def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
         """What goes to each of these clients beside the model, if anything."""
 
-    def renewed(self, kept: Tensor, seen: Seen) -> Tensor:
+    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
         """The rows after a round: those of the clients that replied are new."""
 
 
 @dataclass(frozen=True)
-class Controls:
+class ControlVariates:
     """Control variates: c - c_i goes to client i."""
 
     def fresh(self, clients: int, layout: Layout) -> Tensor:
@@ -35,7 +35,7 @@ class Controls:
     def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
         return corrections(kept, clients)
 
-    def renewed(self, kept: Tensor, seen: Seen) -> Tensor:
+    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
         return renewed(kept, seen.updates, seen.steps, seen.facts.rate)
 
 
@@ -49,7 +49,7 @@ class LastModels:
     def sent(self, kept: Tensor, clients: tuple[int, ...]) -> dict[int, Tensor]:
         return {client: kept[client] for client in clients if not kept[client, 0].isnan()}
 
-    def renewed(self, kept: Tensor, seen: Seen) -> Tensor:
+    def renewed(self, kept: Tensor, seen: RoundObservation) -> Tensor:
         found = kept.clone()
         for client, update in seen.updates.items():
             found[client] = seen.vector + update

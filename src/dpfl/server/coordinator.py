@@ -10,24 +10,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.task import RAW_VALUES, Order, Reply, Task, said
+from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, said
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MOST
 from dpfl.privacy.mechanisms.clip import adapted
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.mechanisms.release import Upload
-from dpfl.privacy.queries.answers import AnySurvey, Mean
-from dpfl.privacy.queries.mean import Answered
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.mechanisms.release import UpdateRelease
+from dpfl.privacy.queries.answers import AnyQuery, Mean
+from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_fraction, noisy_sum, usable, weighted_sum
 from dpfl.server.algorithm import Algorithm
-from dpfl.server.client_state import Kept
-from dpfl.server.clock import Clock
+from dpfl.server.client_state import ClientState
+from dpfl.server.clock import RunClock
 from dpfl.server.debits import debited
 from dpfl.server.public_clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
 from dpfl.server.round_sum import Add, AnswerSum, RoundSum, opened, plain
 from dpfl.server.schedules import followed, own_of
-from dpfl.server.state import METRIC, PAST_NOISE, Federated, State, facts, keep_variances_positive
-from dpfl.server.steps.policy import Seen, Situation, chosen
+from dpfl.server.state import METRIC, PAST_NOISE, FederationFacts, RunState, facts, keep_variances_positive
+from dpfl.server.steps.policy import RoundObservation, StepContext, chosen
 from dpfl.server.weights import found
 
 
@@ -36,10 +36,10 @@ class Coordinator:
         self,
         algorithm: Algorithm,
         budget: Budget,
-        federated: Federated,
-        state: State,
+        federated: FederationFacts,
+        state: RunState,
         randomness: Randomness,
-        probe: Callable[[Order], list[Reply]],
+        probe: Callable[[RoundRequest], list[ClientReply]],
         validate: Callable[[Tensor], float],
         add: Add = plain,
     ) -> None:
@@ -49,13 +49,13 @@ class Coordinator:
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
         self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
         self._facts = facts(algorithm, budget, federated, state, self._weights)
-        self._clock = Clock(state)
+        self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
         self._paying: list[int] = []
         self._taken = 0
         self._public: dict[int, Mapping[str, np.ndarray]] = {}
 
-    def next_order(self) -> Order | None:
+    def next_order(self) -> RoundRequest | None:
         """1: the cohort and tau, inside every budget; None is the end."""
         state = self.state
         if self.stopped_by or self._out_of_time() or self._out_of_privacy():
@@ -90,9 +90,9 @@ class Coordinator:
             return RoundSum.of_updates(state.clients, len(declared))
         return RoundSum.of_steps(state.samples, self._weights, declared, self.algorithm.local.optimiser.rate)
 
-    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: AnySurvey | None = None) -> Order:
+    def _order(self, clients: Sequence[int], steps: int, release: Release, survey: AnyQuery | None = None) -> RoundRequest:
         state = self.state
-        task = Task(
+        task = ClientTask(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
             raw=self.algorithm.steps.asks_raw, survey=survey, slope=self._extra > 0, values=self.algorithm.steps.raw_values,
         )  # fmt: skip
@@ -106,9 +106,9 @@ class Coordinator:
         )  # fmt: skip
         keeping = self.algorithm.kept
         sent = keeping.sent(self._kept(keeping), tuple(clients)) if keeping and not survey else {}
-        return Order(state.round, steps, tasks, state.vector, sent)
+        return RoundRequest(state.round, steps, tasks, state.vector, sent)
 
-    def _upload(self, client: int) -> Upload | None:
+    def _upload(self, client: int) -> UpdateRelease | None:
         """With the client's own noise, where that is by how many samples it declared."""
         declared = self.federated.declared
         return self.algorithm.of_size(declared[client]).uploads if client < len(declared) else self.algorithm.uploads
@@ -120,7 +120,7 @@ class Coordinator:
             return 0
         return max(self.algorithm.releases_in(self.budget.rounds) - self.releases, 0)
 
-    def _kept(self, keeping: Kept) -> Tensor:
+    def _kept(self, keeping: ClientState) -> Tensor:
         if self.state.kept is None:
             self.state.kept = keeping.fresh(len(self.federated.declared), self.federated.layout)
         return self.state.kept
@@ -150,7 +150,7 @@ class Coordinator:
         state, each = self.state, self.algorithm.scale == "step"
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
-        now = Situation(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
+        now = StepContext(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
         return min(chosen(self.algorithm.steps, now), left)
 
     def _out_of_time(self) -> bool:
@@ -206,21 +206,21 @@ class Coordinator:
         if said:
             state.memory[METRIC] = torch.cat([torch.tensor([said.units, said.noise]).double(), said.mean])
 
-    def _mean(self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int) -> Answered | None:
+    def _mean(self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int) -> MeanAnswer | None:
         """What clients of these sizes say together, from the answer of each or from the sum of them, if anything."""
         if self.algorithm.sums is None:
             answers = {client: torch.from_numpy(said) for client, said in self._answers(survey, clients).items()}
-            return Answered.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
+            return MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
         sums, round = AnswerSum(survey, self.algorithm.sums, width, sizes), self.state.round
         if len(clients) < sums.shared.survivors or not (replies := self._asked(survey, clients, sums)):
             return None
         sent = {reply.client: reply.numbers for reply in replies if reply.numbers is not None and not sums.fault(reply)}
         return opened(sent, sums.shared, lambda: sums.answered(sent, self._add, round), self._when(survey), self.lost)
 
-    def _answers(self, survey: AnySurvey, clients: Sequence[int]) -> dict[int, np.ndarray]:
+    def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {reply.client: reply.raw["answer"] for reply in self._asked(survey, clients) if reply.raw is not None}
 
-    def _asked(self, survey: AnySurvey, clients: Sequence[int], sums: AnswerSum | None = None) -> list[Reply]:
+    def _asked(self, survey: AnyQuery, clients: Sequence[int], sums: AnswerSum | None = None) -> list[ClientReply]:
         """Who refuses or fails is lost for this question only. An answer, no longer than a model, counts as one."""
         if not self._send(len(clients)):
             return []
@@ -234,7 +234,7 @@ class Coordinator:
         self.lost += [f"{self._when(survey)}, client {reply.client}: {reply.refused or reply.failed}" for reply in silent]
         return replies
 
-    def _when(self, survey: AnySurvey) -> str:
+    def _when(self, survey: AnyQuery) -> str:
         return "after the last round" if survey is self.algorithm.metric else "before round 1"
 
     def _ask_public(self, steps: int) -> None:
@@ -278,16 +278,16 @@ class Coordinator:
             norms = without(state.vector, self._weights, self.algorithm.server)
             state.clients = replace(state.clients, clip=adapted(clip, norms))
 
-    def _trained(self, round: int, vector: Tensor) -> list[Reply]:
+    def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
         return self._unclipped(self._drawn(round), round, vector)
 
-    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[Reply]:
+    def _unclipped(self, clients: Sequence[int], round: int, vector: Tensor) -> list[ClientReply]:
         """Updates as they are."""
         order = self._order(clients, self._steps(), Release(self.state.clients.sampling, NoClip()))
         tasks = tuple(replace(task, round=round) for task in order.tasks)
         return self._probe(replace(order, round=round, tasks=tasks, vector=vector))
 
-    def aggregate(self, replies: Sequence[Reply]) -> None:
+    def aggregate(self, replies: Sequence[ClientReply]) -> None:
         """3: weigh, sum, noise, and the server's step."""
         state = self.state
         good = self._usable(replies)
@@ -313,7 +313,7 @@ class Coordinator:
         if self.algorithm.scale != "round":
             self._learn(good, sent)
 
-    def _opened(self, good: Sequence[Reply], shared: Shared) -> Tensor | None:
+    def _opened(self, good: Sequence[ClientReply], shared: NoiseShares) -> Tensor | None:
         """The mean update from a sum of whole numbers, if it is opened; else the round was paid for, and moves nothing."""
         sent, round = {reply.client: reply.numbers for reply in good if reply.numbers is not None}, self.state.round
         update = partial(self._sum.update, sent, self._add, round, self.federated.layout)
@@ -341,21 +341,21 @@ class Coordinator:
         noisy, state.memory[PAST_NOISE] = correlated_sum(total, noise, state.clients, past, rng)
         return noisy
 
-    def _learn(self, good: Sequence[Reply], sent: Tensor) -> None:
+    def _learn(self, good: Sequence[ClientReply], sent: Tensor) -> None:
         """What is taken from the round for the next: released updates, and raw values where the step policy asks for them."""
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
         raw, memory = said(good), self.state.memory
         again = partial(self._again, sent, updates if raw else {})
-        seen = Seen(self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again)
+        seen = RoundObservation(self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again)
         if keeping := self.algorithm.kept:
             self.state.kept = keeping.renewed(self._kept(keeping), seen)
         self.state.memory = self.algorithm.steps.learn(seen, memory)
         if self.algorithm.schedule:
             self.state.memory |= self.algorithm.schedule.learn(seen, self._validate, memory)
 
-    def _usable(self, replies: Sequence[Reply]) -> list[Reply]:
+    def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
         """Refusals and failures cost their own reply."""
         for reply in replies:
             if reply.refused and self.algorithm.own_accounts:
@@ -366,7 +366,7 @@ class Coordinator:
         self.lost += lost
         return good
 
-    def _adapt_quantile(self, replies: Sequence[Reply], randomness: Randomness) -> None:
+    def _adapt_quantile(self, replies: Sequence[ClientReply], randomness: Randomness) -> None:
         """Only after the noisy sum is made with the level that the clients used."""
         release = self.state.clients
         if release.clip.adapts_to == "count":

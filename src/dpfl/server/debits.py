@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from dpfl.privacy import Randomness
 from dpfl.privacy.mechanisms.randomness import scoped
 from dpfl.server.aggregate import release_name
-from dpfl.server.state import Federated, State
+from dpfl.server.state import FederationFacts, RunState
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def debited(federated: Federated, state: State, total: Tensor, inside: int, horizon: int, randomness: Randomness) -> Randomness:
+def debited(
+    federated: FederationFacts, state: RunState, total: Tensor, inside: int, horizon: int, randomness: Randomness
+) -> Randomness:
     """The whole federation pays, whoever was drawn; what is returned is for the noise of this sum alone.
 
     A round that is made again after a crash is the same release only if the same sum and count come out, to get the same

@@ -8,31 +8,31 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from dpfl.client.task import Order, Reply
+from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.mechanisms.clip import Clip, Measuring, adapted
+from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, adapted
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 
-Trained = Callable[[int, Tensor], Sequence[Reply]]
+Trained = Callable[[int, Tensor], Sequence[ClientReply]]
 """What the cohort of a round answers to a model, without clip and without noise."""
 
 
-def of_public_updates(release: Release, replies: Sequence[Reply]) -> Release:
+def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Release:
     """The median of what the clip bounds, over updates of public clients."""
     updates = [reply.update for reply in replies if reply.update is not None]
     return replace(release, clip=adapted(release.clip, [_measured(update, release.clip) for update in updates]))
 
 
-def asking_norms(order: Order) -> Order:
+def asking_norms(order: RoundRequest) -> RoundRequest:
     """The order to say the norms of gradients, and nothing else; for clients whose data is public."""
     bare = [replace(task.samples, noise=None) if task.samples else None for task in order.tasks]
     tasks = (replace(task, norms=True, samples=samples) for task, samples in zip(order.tasks, bare, strict=True))
     return replace(order, tasks=tuple(tasks))
 
 
-def of_public_samples(samples: Release, clients: Release, replies: Sequence[Reply]) -> tuple[Release, Release]:
+def of_public_samples(samples: Release, clients: Release, replies: Sequence[ClientReply]) -> tuple[Release, Release]:
     """The median over gradients of public samples; a private clip of updates is one of so many steps, and follows it."""
     norms = [norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()]
     found = replace(samples, clip=adapted(samples.clip, norms))
@@ -62,4 +62,4 @@ def rounds_of(clip: Clip, budget: Budget) -> int:
 
 
 def _measured(update: Tensor, clip: Clip) -> float:
-    return float(clip.norms(update[None]) if isinstance(clip, Measuring) else update.norm())
+    return float(clip.norms(update[None]) if isinstance(clip, MeasuringClip) else update.norm())

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpfl.client.task import Reply, Summed
+from dpfl.client.task import ClientReply, SecureSumTerms
 from dpfl.lazy_import import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.integer_sum import Whole, WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum, Whole
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.queries.answers import Mean, answers_of
-from dpfl.privacy.queries.mean import Answered
-from dpfl.secagg import At, Group, Member, Opened, Repeat, Sum
+from dpfl.privacy.queries.mean import MeanAnswer
+from dpfl.secagg import MaskedSum, RepeatSum, SumGroup, SumId, SumMember, UnmaskingShares
 from dpfl.secagg.shares import added_bytes
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def plain(round: int, numbers: Mapping[int, Whole]) -> Whole:
     return total
 
 
-class Masked:
+class SimulatedMaskedSum:
     """The protocol with every member in this process, so that a simulation tests it: whoever has no numbers is missing."""
 
-    def __init__(self, run: str, names: Sequence[str], shared: Shared) -> None:
+    def __init__(self, run: str, names: Sequence[str], shared: NoiseShares) -> None:
         keys = {name: Ed25519PrivateKey.generate() for name in names}
         identities = {name: key.public_key().public_bytes_raw().hex() for name, key in keys.items()}
-        self._names, self._group = names, Group(run, identities, shared.survivors, shared.colluders)
-        self._members = {name: Member(self._group, name, key) for name, key in keys.items()}
+        self._names, self._group = names, SumGroup(run, identities, shared.survivors, shared.colluders)
+        self._members = {name: SumMember(self._group, name, key) for name, key in keys.items()}
         cards = [member.card for member in self._members.values()]
         for member in self._members.values():
             member.meet(cards)
@@ -53,13 +53,13 @@ class Masked:
 
     def __call__(self, round: int, numbers: Mapping[int, Whole]) -> Whole:
         self._attempts[round] = self._attempts.get(round, -1) + 1  # a round may have sums of answers before its own
-        here, first = At(self._session, round, self._attempts[round]), next(iter(numbers.values()))
-        sum = Sum(self._group, here, len(first), 8 * first.dtype.itemsize)
+        here, first = SumId(self._session, round, self._attempts[round]), next(iter(numbers.values()))
+        sum = MaskedSum(self._group, here, len(first), 8 * first.dtype.itemsize)
         for client, own in numbers.items():
             sum.take(self._members[self._names[client]].mask(here, own))
         answers = [self._members[name].agree(shown) for name, shown in sum.shown().items()]
         for answer in answers:
-            if isinstance(answer, Opened):
+            if isinstance(answer, UnmaskingShares):
                 sum.open(answer)
             else:
                 sum.vote(answer)
@@ -70,13 +70,13 @@ class Masked:
         return sum.total()
 
 
-def opened(sent: Mapping[int, Whole], shared: Shared, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
+def opened(sent: Mapping[int, Whole], shared: NoiseShares, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
     """What the sum gives; None where too few are left, or it could not be opened, which is said."""
     try:
         if len(sent) < shared.survivors:
-            raise Repeat(f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened")
+            raise RepeatSum(f"{len(sent)} clients are left of {shared.survivors}, so nothing was opened")
         return summed()
-    except Repeat as why:
+    except RepeatSum as why:
         lost.append(f"{when}: {why}")
         return None
 
@@ -107,11 +107,11 @@ class RoundSum:
         return cls(release, (1.0,) * clients, 1.0, max(release.clip.level, (release.count_unit or 0.0) / 2))
 
     @property
-    def whole(self) -> WholeSum:
+    def whole(self) -> IntegerSum:
         return self.release.whole_sum(self.bound, len(self.scales))
 
-    def asked(self, client: int) -> Summed:
-        return Summed(self.scales[client], self.bound, len(self.scales))
+    def asked(self, client: int) -> SecureSumTerms:
+        return SecureSumTerms(self.scales[client], self.bound, len(self.scales))
 
     def size(self, layout: Layout) -> int:
         """Of an update; what is not trained by steps does not move."""
@@ -125,7 +125,7 @@ class RoundSum:
         """Bytes to and from a client, a round: the model, the numbers, and what the protocol adds where nobody is missing."""
         return 4 * layout.size + self.whole.bits // 8 * self.sent(layout) + added_bytes(len(self.scales))
 
-    def fault(self, reply: Reply, layout: Layout) -> str:
+    def fault(self, reply: ClientReply, layout: Layout) -> str:
         return fault(reply, self.sent(layout), self.whole)
 
     def update(self, sent: Mapping[int, Whole], add: Add, round: int, layout: Layout) -> tuple[Tensor, float | None]:
@@ -143,30 +143,30 @@ class AnswerSum:
     """The sum, over clients with these declared sizes, of what their samples answer a question with, `width` numbers each."""
 
     survey: Mean
-    shared: Shared
+    shared: NoiseShares
     width: int
     declared: Sequence[int]
 
     @property
-    def whole(self) -> WholeSum:
+    def whole(self) -> IntegerSum:
         bound = self.survey.longest(self.width) * max(self.declared)
         return answers_of(self.survey, self.shared, self.width, bound, len(self.declared))
 
     @property
-    def asked(self) -> Summed:
-        return Summed(1.0, self.whole.bound, self.whole.clients)
+    def asked(self) -> SecureSumTerms:
+        return SecureSumTerms(1.0, self.whole.bound, self.whole.clients)
 
-    def fault(self, reply: Reply) -> str:
+    def fault(self, reply: ClientReply) -> str:
         return fault(reply, self.width, self.whole)
 
-    def answered(self, sent: Mapping[int, Whole], add: Add, round: int) -> Answered:
+    def answered(self, sent: Mapping[int, Whole], add: Add, round: int) -> MeanAnswer:
         """The mean over the samples of all whose numbers arrived; what is in it of the noise is every one's share."""
         known = sum(self.declared[client] for client in sent)
         mean = torch.from_numpy(self.whole.total(add(round, sent)) / known)
-        return Answered(mean, known, self.whole.share * math.sqrt(len(sent)) / known)
+        return MeanAnswer(mean, known, self.whole.share * math.sqrt(len(sent)) / known)
 
 
-def fault(reply: Reply, size: int, whole: WholeSum) -> str:
+def fault(reply: ClientReply, size: int, whole: IntegerSum) -> str:
     sent = reply.numbers
     if sent is None or sent.shape != (size,) or sent.dtype != np.dtype(whole.kind):
         return "its numbers are not as many, or not of the kind, that were asked for, and were dropped"

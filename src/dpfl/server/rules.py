@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dpfl.client.objectives import CrossEntropy
-from dpfl.client.optimisers import SGD, PlannedSGD
+from dpfl.client.optimisers import SGD, UncalibratedSGD
 from dpfl.client.task import moved_by_a_sample
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
@@ -196,7 +196,7 @@ SUMS: tuple[Rule, ...] = (
         "In a secure sum of steps all clients take part; leave the cohort out.",
     ),
     (
-        lambda a: a.sums and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, PlannedSGD)),
+        lambda a: a.sums and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD)),
         "In a secure sum the server sees the sum of all gradients only, so clients take a plain step: set optimiser = 'sgd'.",
     ),
     (

@@ -12,10 +12,10 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.privacy import Flat, Release
-from dpfl.privacy.mechanisms.noise import AtLeast
-from dpfl.privacy.mechanisms.schedules import Dynamic
+from dpfl.privacy.mechanisms.noise import FlooredGaussian
+from dpfl.privacy.mechanisms.schedules import DynamicPlan
 from dpfl.server.released_estimates import released_gradient
-from dpfl.server.steps.policy import Seen
+from dpfl.server.steps.policy import RoundObservation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class Schedule(Protocol):
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         """What one client makes of the release of the round."""
 
-    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What to remember after a round; `validate` is the loss of a model on public data."""
 
 
@@ -72,7 +72,7 @@ def with_level(release: Release, level: float) -> Release:
 
 @part("schedule.decay")
 @dataclass(frozen=True)
-class Decay:
+class DecaySchedule:
     """Dynamic DP-SGD (Du et al. 2021): C falls to `clip` times its start, and sigma to `noise` times, over the run.
 
     The level moves every round and costs nothing; the noise moves in `phases`, so that there are few kinds of events.
@@ -89,10 +89,10 @@ class Decay:
             raise DpflError(f"A schedule needs at least 1 phase, not {self.phases}.")
         self._plan(1.0, 1.0, 1)
 
-    def _plan(self, level: float, multiplier: float, every: int) -> Dynamic:
-        return Dynamic(self.rounds, 1 / multiplier, level, self.clip, self.noise, every)
+    def _plan(self, level: float, multiplier: float, every: int) -> DynamicPlan:
+        return DynamicPlan(self.rounds, 1 / multiplier, level, self.clip, self.noise, every)
 
-    def over(self, rounds: int) -> Decay:
+    def over(self, rounds: int) -> DecaySchedule:
         return replace(self, rounds=rounds)
 
     def least(self, first: Release, round: int) -> Release:
@@ -107,13 +107,13 @@ class Decay:
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         return release
 
-    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {}
 
 
 @part("schedule.following")
 @dataclass(frozen=True)
-class Following:
+class AdaptiveSchedule:
     """Adap DP-FL (Fu et al. 2022): a client's C is `alpha` times the norm of its own last noisy gradients, the energy of their
     noise removed; its sigma falls by `beta` after each round in which the public loss of its own model has fallen `patience`
     times running.
@@ -134,7 +134,7 @@ class Following:
         if not (self.alpha > 0 and 0 < self.beta <= 1 and self.patience >= 1 and self.span >= 1 and self.stride >= 1):
             raise DpflError("An adaptive clip needs alpha above 0, beta up to 1, and patience, span and stride of at least 1.")
 
-    def over(self, rounds: int) -> Following:
+    def over(self, rounds: int) -> AdaptiveSchedule:
         return self
 
     def least(self, first: Release, round: int) -> Release:
@@ -146,16 +146,16 @@ class Following:
         """With the mean of the clients' levels and noises, for the record."""
         floor = self.least(first, round).multiplier
         if "levels" not in memory:
-            return first if floor == first.multiplier else replace(first, noise=AtLeast(first.multiplier, floor))
+            return first if floor == first.multiplier else replace(first, noise=FlooredGaussian(first.multiplier, floor))
         known = [self._own(client, memory) for client in range(len(memory["levels"]))]
         level, multiplier = (sum(values) / len(known) for values in zip(*known, strict=True))
-        return replace(with_level(first, level), noise=AtLeast(max(multiplier, floor), floor))
+        return replace(with_level(first, level), noise=FlooredGaussian(max(multiplier, floor), floor))
 
     def own(self, release: Release, client: int, memory: Mapping[str, Tensor]) -> Release:
         if "levels" not in memory:
             return release
         level, multiplier = self._own(client, memory)
-        return replace(with_level(release, level), noise=AtLeast(multiplier, release.multiplier))
+        return replace(with_level(release, level), noise=FlooredGaussian(multiplier, release.multiplier))
 
     def _own(self, client: int, memory: Mapping[str, Tensor]) -> tuple[float, float]:
         """C and sigma of a client."""
@@ -164,7 +164,7 @@ class Following:
         bounded = level if math.isnan(wanted) else min(max(wanted, level / self.span), level * self.span)
         return bounded, multiplier * self.beta ** int(memory["falls"][client])
 
-    def learn(self, seen: Seen, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, validate: Validate, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         clients, facts = len(seen.facts.batches), seen.facts
         start = memory.get("start", torch.tensor([facts.clip, facts.multiplier], dtype=torch.float64))
         losses = memory.get("losses", torch.full((clients, self.patience + 1), math.nan, dtype=torch.float64)).clone()
@@ -182,7 +182,7 @@ def _unknown(clients: int) -> Tensor:
     return torch.full((clients,), math.nan, dtype=torch.float64)
 
 
-def _norm(seen: Seen, client: int, level: float, multiplier: float) -> float:
+def _norm(seen: RoundObservation, client: int, level: float, multiplier: float) -> float:
     """Of the mean gradient that a client went along, without its noise."""
     noise = (multiplier * level / seen.facts.batches[client]) ** 2 * seen.facts.energy / seen.steps
     return math.sqrt(max(float(released_gradient(seen, client).square().sum()) - noise, 0.0))

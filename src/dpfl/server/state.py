@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.models import Layout
 from dpfl.privacy import Budget, Ledger, Limit, Release
-from dpfl.server.steps.policy import Facts
+from dpfl.server.steps.policy import StepFacts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ METRIC = "metric"
 
 
 @dataclass
-class State:
+class RunState:
     """What a run has come to; all that a checkpoint holds."""
 
     vector: Tensor
@@ -56,7 +56,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Federated:
+class FederationFacts:
     """The federation as the server knows it: public facts, declared before training."""
 
     run: str
@@ -69,7 +69,7 @@ class Federated:
     """How many samples each client keeps out of training, for a metric; none where it is of those of training."""
 
 
-def facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: State, weights: Tensor) -> Facts:
+def facts(algorithm: Algorithm, budget: Budget, federated: FederationFacts, state: RunState, weights: Tensor) -> StepFacts:
     """What a step policy may know of the run as it stands."""
     samples = state.samples
     batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
@@ -77,7 +77,7 @@ def facts(algorithm: Algorithm, budget: Budget, federated: Federated, state: Sta
     multiplier = samples.deviation() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
-    return Facts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
+    return StepFacts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)
 
 
 def keep_variances_positive(vector: Tensor, layout: Layout) -> None:

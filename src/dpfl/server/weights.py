@@ -14,7 +14,7 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.queries.histogram import Survey
+from dpfl.privacy.queries.histogram import LabelQuery
 from dpfl.server.hellinger import hellinger_scores, hellinger_weights
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Weights(Protocol):
         """Whether all clients count the same."""
 
     @property
-    def survey(self) -> Survey | None:
+    def survey(self) -> LabelQuery | None:
         """What clients are asked before the first round."""
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -54,11 +54,11 @@ def found(weights: Weights, declared: Sequence[int], answers: Answers | None = N
 
 @part("weights.uniform")
 @dataclass(frozen=True)
-class Uniform:
+class UniformWeights:
     survey = None
     equal = True
 
-    def secured(self) -> Uniform:
+    def secured(self) -> UniformWeights:
         return self
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -70,11 +70,11 @@ class Uniform:
 
 @part("weights.by-size")
 @dataclass(frozen=True)
-class BySize:
+class SizeWeights:
     survey = None
     equal = False
 
-    def secured(self) -> BySize:
+    def secured(self) -> SizeWeights:
         return self
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -86,7 +86,7 @@ class BySize:
 
 @part("weights.hellinger", query="survey")
 @dataclass(frozen=True)
-class Hellinger:
+class HellingerWeights:
     """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h); 0 for who gave no answer.
 
     Each weight comes from that client's labels alone, so a private sum of weighted updates is no more sensitive than one of
@@ -94,10 +94,10 @@ class Hellinger:
     """
 
     kind: str
-    survey: Survey
+    survey: LabelQuery
     equal = False
 
-    def secured(self) -> Hellinger:
+    def secured(self) -> HellingerWeights:
         return replace(self, survey=self.survey.secured())
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, Measures, between, check_positive, check_scores, one_column, whole
+from dpfl.tasks.task import Array, Labels, TaskFigures, between, check_positive, check_scores, one_column, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @part("target.multi-class")
 @dataclass(frozen=True)
-class MultiClass(Measures):
+class MultiClass(TaskFigures):
     """One of several classes, by cross-entropy: log sum exp(s) - s_y, times the weight of the class where one is declared."""
 
     classes: int
@@ -76,7 +76,7 @@ class MultiClass(Measures):
 
 @part("target.binary")
 @dataclass(frozen=True)
-class Binary(Measures):
+class Binary(TaskFigures):
     """Yes or no by one score: log(1 + exp(s)) - y s, times the weight of the label where weights are declared."""
 
     weights: tuple[float, ...] = ()
@@ -132,7 +132,7 @@ class Binary(Measures):
 
 @part("target.multi-label")
 @dataclass(frozen=True)
-class MultiLabel(Measures):
+class MultiLabel(TaskFigures):
     """Several answers of yes or no to one sample: the mean of their binary losses. Labels are (n, labels) of 0 and 1."""
 
     count: int
@@ -182,7 +182,7 @@ class MultiLabel(Measures):
 
 @part("target.ordinal")
 @dataclass(frozen=True)
-class Ordinal(Measures):
+class Ordinal(TaskFigures):
     """One of several levels in order (Frank and Hall 2001): the questions "above k?", by the mean of their binary losses."""
 
     levels: int

@@ -23,7 +23,7 @@ LOSS = "clipped loss"
 
 
 @dataclass(frozen=True)
-class Noisy:
+class NoisyFigures:
     """Figures by name and the middle 95 % of where they may lie, by the noise and by who is among the samples."""
 
     headline: str
@@ -71,7 +71,7 @@ def _right(task: Task, scores: Tensor, y: Tensor) -> Tensor:
     return ((scores.view(len(y), -1) > 0) == (y.view(len(y), -1) > 0)).float().mean(1)
 
 
-def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> Noisy:
+def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> NoisyFigures:
     """From the noisy mean of what so many units counted with.
 
     A number between 0 and 1 with the mean m varies by m (1 - m) at most, over persons as over samples.
@@ -89,7 +89,7 @@ def figures(task: Task, mean: Array, units: int, noise: float, most: float) -> N
         metrics["AUC"], intervals["AUC"] = _auc_between(mean[numbers:], units, noise)
     headline = task.headline if task.headline in metrics else LOSS
     first = {headline: metrics.pop(headline)}
-    return Noisy(headline, first | metrics, intervals)
+    return NoisyFigures(headline, first | metrics, intervals)
 
 
 def _auc_between(cells: Array, units: int, noise: float) -> tuple[float, tuple[float, float]]:

@@ -12,7 +12,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, Measures, check_positive, one_column, whole
+from dpfl.tasks.task import Array, Labels, TaskFigures, check_positive, one_column, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ STEEPEST = 15.0
 
 @part("target.regression")
 @dataclass(frozen=True)
-class Regression(Measures):
+class Regression(TaskFigures):
     """A number, trained as t = (y - centre) / scale with both declared: (s - t)^2 / 2, or beyond `width` a line (Huber)."""
 
     loss: str = "squared"
@@ -77,7 +77,7 @@ class Regression(Measures):
 
 @part("target.counts")
 @dataclass(frozen=True)
-class Counts(Measures):
+class Counts(TaskFigures):
     """A number of events, Poisson with rate m exp(s) for a declared mean m: exp(s) - (y / m) s, the part of -log p that depends
     on the score, in units of m. A score of 0 is the mean, so that training need not find it."""
 

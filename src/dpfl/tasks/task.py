@@ -63,7 +63,7 @@ class Task(Protocol):
         """Those that are looked at while a run is under way: the headline, and accuracy where there is one."""
 
 
-class Measures:
+class TaskFigures:
     """What follows from the figures of a task."""
 
     def figures(self, scores: Array, y: Array, times: Array) -> Mapping[str, Array]:

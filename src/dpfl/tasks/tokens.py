@@ -12,7 +12,7 @@ from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import functional, torch
 from dpfl.tasks import metrics as measured
-from dpfl.tasks.task import Array, Labels, Measures, between, check_scores, whole
+from dpfl.tasks.task import Array, Labels, TaskFigures, between, check_scores, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ PADDING = -100
 
 @part("target.next-token")
 @dataclass(frozen=True)
-class NextToken(Measures):
+class NextToken(TaskFigures):
     """Labels (n, places) are the tokens that follow, or -100 where nothing is to be predicted; scores (n, places, vocabulary).
 
     A sequence of which no place counts has the loss 0: a mean over its own tokens, never over those of a batch.

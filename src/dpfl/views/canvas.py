@@ -29,7 +29,7 @@ STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class Picture:
+class FigureFile:
     """A figure with its name as a file, its title, and a sentence that says what to see."""
 
     name: str

@@ -25,7 +25,7 @@ ALIKE = 0.01
 
 
 @dataclass(frozen=True)
-class Mean:
+class SeedMean:
     """Of so many seeds, with the half of Student's interval for the mean; one seed has none."""
 
     value: float
@@ -44,18 +44,18 @@ class Mean:
         return {"mean": self.value, "low": ends[0], "high": ends[1], "confidence": CONFIDENCE, "runs": self.count}
 
 
-def mean_of(values: Sequence[float], name: str = "accuracy") -> Mean | None:
+def mean_of(values: Sequence[float], name: str = "accuracy") -> SeedMean | None:
     if not values:
         return None
     count = len(values)
     if count == 1:
-        return Mean(values[0], None, 1, name)
+        return SeedMean(values[0], None, 1, name)
     quantile = float(special.stdtrit(count - 1, (1 + CONFIDENCE) / 2))
-    return Mean(fmean(values), quantile * stdev(values) / math.sqrt(count), count, name)
+    return SeedMean(fmean(values), quantile * stdev(values) / math.sqrt(count), count, name)
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs with the same settings; the label has those that tell it from the other groups."""
 
     label: str
@@ -63,13 +63,13 @@ class Group:
     runs: tuple[Mapping[str, Any], ...]
 
     @property
-    def accuracy(self) -> Mean | None:
+    def accuracy(self) -> SeedMean | None:
         """Over the models that were made: the same one twice is one."""
         made = {run["model_sha256"]: run["accuracy"] for run in self.runs if run["accuracy"] is not None}
         return mean_of(list(made.values()))
 
     @property
-    def figure(self) -> Mean | None:
+    def figure(self) -> SeedMean | None:
         """The headline of the task, where that is another than accuracy."""
         name = next((run["headline"] for run in self.runs if run.get("headline")), "accuracy")
         if name == "accuracy" and not self.noisy:
@@ -101,7 +101,7 @@ class Group:
         }
 
 
-def grouped(summaries: Iterable[Mapping[str, Any]]) -> list[Group]:
+def grouped(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
     """In the order in which their first runs are given."""
     together: dict[str, list[Mapping[str, Any]]] = {}
     for run in summaries:
@@ -112,7 +112,7 @@ def grouped(summaries: Iterable[Mapping[str, Any]]) -> list[Group]:
     for own, name, runs in zip(flat, names, together.values(), strict=True):
         alike = [other for other, called in zip(flat, names, strict=True) if called == name]
         seeds = sorted(runs, key=lambda run: run["seed"] if isinstance(run["seed"], int) else 0)
-        groups.append(Group(_label(name, own, alike, flat), runs[0]["settings"], tuple(seeds)))
+        groups.append(RunGroup(_label(name, own, alike, flat), runs[0]["settings"], tuple(seeds)))
     return groups
 
 
@@ -146,7 +146,7 @@ def _size(proven: Any) -> float:
     return proven if isinstance(proven, float) else -1.0 if proven is None else math.inf
 
 
-def table(groups: Sequence[Group]) -> Table:
+def table(groups: Sequence[RunGroup]) -> Table:
     """A row a group: over how many seeds, the headline with its interval, the largest epsilon that is proven."""
     out = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, caption_justify="left")
     out.add_column("system and what differs", overflow="fold", min_width=18)
@@ -164,7 +164,7 @@ def table(groups: Sequence[Group]) -> Table:
     return out
 
 
-def _unfinished(group: Group) -> str:
+def _unfinished(group: RunGroup) -> str:
     return f"{group.figure.count if group.figure else 0} of {len(group.runs)}"
 
 
@@ -176,7 +176,7 @@ def _each(values: Iterable[Any]) -> str:
     return "\n".join(map(word, found)) or "-"
 
 
-def notes(groups: Sequence[Group]) -> list[str]:
+def notes(groups: Sequence[RunGroup]) -> list[str]:
     """How to read the table: what ± is, and whether its rows may be compared at all."""
     said = []
     if any(group.figure and group.figure.half is not None for group in groups):

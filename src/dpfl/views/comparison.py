@@ -9,11 +9,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl.dataframe import Frame
+from dpfl.dataframe import ColumnTable
 from dpfl.errors import DpflError
-from dpfl.notebook_repr import Shown
+from dpfl.notebook_repr import NotebookView
 from dpfl.run.folder import RunFolder
-from dpfl.views.compare_groups import Group, grouped, notes
+from dpfl.views.compare_groups import RunGroup, grouped, notes
 from dpfl.views.curves import draw_groups
 from dpfl.views.html import card, columns, note, table
 from dpfl.views.terminal import guarantee, measured_by, summary, word
@@ -27,7 +27,7 @@ HIDDEN = ("settings", "model_sha256")
 
 
 @dataclass(frozen=True)
-class Runs(Frame, Sequence[Path]):
+class RunList(ColumnTable, Sequence[Path]):
     """The folders of runs; as a table, what each came to. A run that is under way has empty fields."""
 
     summaries: tuple[Mapping[str, Any], ...]
@@ -41,7 +41,7 @@ class Runs(Frame, Sequence[Path]):
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return Runs(self.summaries[place])
+            return RunList(self.summaries[place])
         return Path(self.summaries[place]["run"])
 
     def __iter__(self) -> Iterator[Path]:
@@ -60,10 +60,10 @@ def _number(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Comparison(Frame, Shown, shown_by="comparison"):
+class Comparison(ColumnTable, NotebookView, shown_by="comparison"):
     """Groups of runs that differ by their seed alone, each with its mean and the interval of it."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[RunGroup, ...]
 
     @property
     def notes(self) -> list[str]:
@@ -84,7 +84,7 @@ class Comparison(Frame, Shown, shown_by="comparison"):
         return f"Comparison({'; '.join(told)})"
 
 
-def _row(group: Group) -> dict[str, Any]:
+def _row(group: RunGroup) -> dict[str, Any]:
     figure, worst = group.figure, group.worst
     ends = figure.to_dict() if figure else {"mean": None, "low": None, "high": None}
     measured = {name: ends[name] for name in ("mean", "low", "high")} | {"metric": figure.name if figure else None}
@@ -107,12 +107,12 @@ def plot(comparison: Comparison) -> NotebookFigure:
     return draw_groups(comparison.groups)
 
 
-def runs(root: PathLike[str] | str = "runs") -> Runs:
+def runs(root: PathLike[str] | str = "runs") -> RunList:
     """The runs of a folder, under way and ended, by name."""
     place = Path(root)
     if not place.is_dir():
         raise DpflError(f"There is no folder {place} with runs; name the one that holds them.")
-    return Runs(tuple(summary(RunFolder(file.parent)) for file in sorted(place.glob("*/experiment.toml"))))
+    return RunList(tuple(summary(RunFolder(file.parent)) for file in sorted(place.glob("*/experiment.toml"))))
 
 
 def compare(*of: Result | PathLike[str] | str | Iterable[Result | PathLike[str] | str]) -> Comparison:

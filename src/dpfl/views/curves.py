@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import read_rows
-from dpfl.views.compare_groups import Group, mean_of
+from dpfl.views.compare_groups import RunGroup, mean_of
 
 if TYPE_CHECKING:
     from dpfl.views.notebook import NotebookFigure
@@ -19,7 +19,7 @@ BANDS = 6
 """Of more lines than this the bands would hide each other."""
 
 
-def draw_groups(groups: Sequence[Group]) -> NotebookFigure:
+def draw_groups(groups: Sequence[RunGroup]) -> NotebookFigure:
     """A line a group, the mean over its seeds, with its interval as a band."""
     name, unit = headline(groups), 100 if headline(groups) == "accuracy" else 1
     figure, (left, right) = _figure(2, len(groups), sharey=True)
@@ -43,7 +43,7 @@ def draw_groups(groups: Sequence[Group]) -> NotebookFigure:
     return _finished(figure, left, (left, right))
 
 
-def headline(groups: Sequence[Group]) -> str:
+def headline(groups: Sequence[RunGroup]) -> str:
     """The metric that all of them are measured by; figures of two have no common axis."""
     names = sorted({group.figure.name for group in groups if group.figure})
     if len(names) > 1:
@@ -51,7 +51,7 @@ def headline(groups: Sequence[Group]) -> str:
     return names[0] if names else "accuracy"
 
 
-def draw_calibration(groups: Sequence[Group]) -> NotebookFigure:
+def draw_calibration(groups: Sequence[RunGroup]) -> NotebookFigure:
     """A line a run: in each bin of chances what was said against what was so; on the diagonal they are the same."""
     figure, axes = _figure(1, len(groups))
     axis = axes[0]
@@ -84,7 +84,7 @@ def _figure(axes: int, groups: int, **options: Any) -> tuple[NotebookFigure, Any
     return figure, figure.subplots(1, axes, squeeze=False, **options)[0]
 
 
-def _lines(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def _lines(groups: Sequence[RunGroup]) -> list[dict[str, Any]]:
     return [
         {"color": colour, "linestyle": DASHES[number // 20 % len(DASHES)], "marker": ".", "label": group.label}
         for number, (group, colour) in enumerate(zip(groups, colours(len(groups)), strict=True))
@@ -98,7 +98,7 @@ def _finished(figure: NotebookFigure, named: Any, axes: Sequence[Any]) -> Notebo
     return figure
 
 
-def curve(group: Group) -> list[tuple[int, float | None, Any]]:
+def curve(group: RunGroup) -> list[tuple[int, float | None, Any]]:
     """Round, the largest epsilon by then, and the mean headline, at the rounds that all runs of the group evaluated."""
     runs = [
         {row.round: row for row in read_rows(RunFolder(Path(run["run"])).file(METRICS)) if row.measured is not None}

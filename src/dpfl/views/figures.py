@@ -8,7 +8,7 @@ from dpfl.config.experiment import parse
 from dpfl.data.catalog import SHAPES
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
-from dpfl.views.canvas import Picture
+from dpfl.views.canvas import FigureFile
 from dpfl.views.lines import lines_of
 from dpfl.views.privacy_figures import accounts, losses, partition, three_epsilons
 from dpfl.views.run_tables import RunTables
@@ -17,11 +17,11 @@ from dpfl.views.training_figures import measured, signals, taus, updates
 EMBEDDED = ("mnist-sample", "randhie", "shakespeare")
 
 
-def pictures(runs: Sequence[RunTables]) -> list[Picture]:
+def pictures(runs: Sequence[RunTables]) -> list[FigureFile]:
     return [picture for picture in _all(runs) if picture is not None]
 
 
-def _all(runs: Sequence[RunTables]) -> Iterator[Picture | None]:
+def _all(runs: Sequence[RunTables]) -> Iterator[FigureFile | None]:
     lines = lines_of(runs)
     yield three_epsilons(runs)
     for against in ("rounds", "epsilon", "bytes"):
@@ -35,7 +35,7 @@ def _all(runs: Sequence[RunTables]) -> Iterator[Picture | None]:
         yield who_holds_what(runs[0])
 
 
-def who_holds_what(run: RunTables) -> Picture | None:
+def who_holds_what(run: RunTables) -> FigureFile | None:
     """Only of data sets that everybody has, dealt by a seed that is written in the experiment."""
     asked, resolved = run.experiment.get("experiment") or {}, run.experiment["resolved"]
     name = asked.get("data", {}).get("name")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dpfl.run.metrics import History
+from dpfl.run.metrics import RunHistory
 from dpfl.views.canvas import PALETTE
 from dpfl.views.html import columns
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from dpfl.views.notebook import NotebookFigure
 
 
-def html(history: History) -> str:
+def html(history: RunHistory) -> str:
     return columns(history.columns())
 
 
-def plot(history: History, headline: str = "") -> NotebookFigure:
+def plot(history: RunHistory, headline: str = "") -> NotebookFigure:
     """The headline against rounds and against epsilon, and the steps of every round; what was not measured is left out."""
     from dpfl.views.notebook import NotebookFigure
 
@@ -30,7 +30,7 @@ def plot(history: History, headline: str = "") -> NotebookFigure:
     return picture
 
 
-def _panels(history: History, headline: str) -> list[tuple[str, str, list[Any], list[Any], str]]:
+def _panels(history: RunHistory, headline: str) -> list[tuple[str, str, list[Any], list[Any], str]]:
     """What lies across and up, and the line."""
     rows = [row for row in history if row.measured is not None]
     share = headline == "accuracy" or (not headline and all(row.measured == row.accuracy for row in rows))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpfl.audit.attacks.inversion import Draw, Rebuilt
+from dpfl.audit.attacks.inversion import Draw, Reconstruction
 
 
 def into(folder: Path) -> Draw:
     """Pictures in this folder, a file a system."""
 
-    def drawn(rebuilt: Rebuilt, system: str) -> str:
+    def drawn(rebuilt: Reconstruction, system: str) -> str:
         path = folder / f"{system.replace(', ', '-')}-inversion.png"
         draw(rebuilt, path, system)
         return str(path)
@@ -18,7 +18,7 @@ def into(folder: Path) -> Draw:
     return drawn
 
 
-def draw(rebuilt: Rebuilt, path: Path, title: str) -> None:
+def draw(rebuilt: Reconstruction, path: Path, title: str) -> None:
     """The three pictures side by side."""
     import matplotlib
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from dpfl.run.metrics import Row
-from dpfl.views.compare_groups import Mean, grouped, mean_of
+from dpfl.run.metrics import RoundRow
+from dpfl.views.compare_groups import SeedMean, grouped, mean_of
 from dpfl.views.run_tables import RunTables
 
 LONGEST = 36
 """Letters of a name in a legend."""
 
-Value = Callable[[Row], float | None]
+Value = Callable[[RoundRow], float | None]
 
 VALUES: dict[str, Value] = {
     "headline": lambda row: row.measured,
@@ -27,7 +27,7 @@ VALUES: dict[str, Value] = {
 
 
 @dataclass(frozen=True)
-class Point:
+class LinePoint:
     x: float
     y: float
     half: float | None
@@ -35,13 +35,13 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Lines:
+class RunLines:
     """Runs with the same settings, under the label that tells them from the others."""
 
     label: str
     runs: tuple[RunTables, ...]
 
-    def points(self, x: str, y: str) -> list[Point]:
+    def points(self, x: str, y: str) -> list[LinePoint]:
         """At the rounds at which all runs have both: of epsilon the largest, of all else the mean."""
         by_round = [found for run in self.runs if (found := _both(run.rows, x, y))]
         if not by_round:
@@ -50,12 +50,12 @@ class Lines:
         for round in sorted(set.intersection(*map(set, by_round))):
             places, values = zip(*(found[round] for found in by_round), strict=True)
             mean, place = mean_of(values), max(places) if x == "epsilon" else sum(places) / len(places)
-            assert isinstance(mean, Mean)
-            points.append(Point(place, mean.value, mean.half))
+            assert isinstance(mean, SeedMean)
+            points.append(LinePoint(place, mean.value, mean.half))
         return points
 
 
-def _both(rows: Sequence[Row], x: str, y: str) -> dict[int, tuple[float, float]]:
+def _both(rows: Sequence[RoundRow], x: str, y: str) -> dict[int, tuple[float, float]]:
     """By round. Epsilon under way is a bound from above, and what was used by the end is one for every round before it."""
     most = rows[-1].epsilon if rows else None
     found = {}
@@ -66,14 +66,14 @@ def _both(rows: Sequence[Row], x: str, y: str) -> dict[int, tuple[float, float]]
     return found
 
 
-def lines_of(runs: Sequence[RunTables]) -> list[Lines]:
+def lines_of(runs: Sequence[RunTables]) -> list[RunLines]:
     """One a group of runs that differ by their seed alone, in the order in which they were named."""
     if len(runs) == 1:
-        return [Lines(runs[0].name, tuple(runs))]
+        return [RunLines(runs[0].name, tuple(runs))]
     by_path = {run.summary["run"]: run for run in runs}
     groups = grouped(run.summary for run in runs)
     together = [tuple(by_path[run["run"]] for run in group.runs) for group in groups]
-    return [Lines(_label(same), same) for same in together]
+    return [RunLines(_label(same), same) for same in together]
 
 
 def _label(runs: Sequence[RunTables]) -> str:

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from dpfl.data import Federation
-from dpfl.data.remote_federation import Elsewhere
+from dpfl.data.remote_federation import RemoteFederation
 from dpfl.errors import DpflError
 from dpfl.views.html import card, facts, note
 
@@ -56,7 +56,7 @@ def html(federation: Federation) -> str:
 
 def plot(federation: Federation) -> NotebookFigure:
     """Who holds what: of private data it is as private as they are."""
-    if isinstance(federation, Elsewhere):
+    if isinstance(federation, RemoteFederation):
         raise DpflError("Who holds what is known to the nodes alone: `dpfl data show` draws it where the data is.")
     return draw(federation)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from dpfl.planning.noise_choices import Choice
+from dpfl.planning.noise_choices import NoiseChoice
 from dpfl.planning.tradeoff import CLIP, Tradeoff
 from dpfl.views.html import card, note
 from dpfl.views.html import table as html_table
@@ -32,7 +32,7 @@ def table(found: Tradeoff) -> Table:
     return out
 
 
-def _cell(found: Tradeoff, choice: Choice) -> str:
+def _cell(found: Tradeoff, choice: NoiseChoice) -> str:
     figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
     if choice is found.recommended:
         return f"[bold]* {figures}[/bold]"
@@ -95,7 +95,7 @@ def html(found: Tradeoff) -> str:
     )
 
 
-def _plain(found: Tradeoff, choice: Choice) -> str:
+def _plain(found: Tradeoff, choice: NoiseChoice) -> str:
     figures = f"{choice.per_step:.1f}  {choice.total:.3f}"
     return f"* {figures}" if choice is found.recommended else figures if found.allowed(choice) else f"({figures})"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.views.canvas import AUDITED, CLAIMED, INK, NOTHING, PROVEN, Picture, as_text, canvas, whole_ticks
+from dpfl.views.canvas import AUDITED, CLAIMED, INK, NOTHING, PROVEN, FigureFile, as_text, canvas, whole_ticks
 from dpfl.views.lines import shortened
 from dpfl.views.run_tables import RunTables
 
@@ -17,7 +17,7 @@ NAMED = 40
 """More clients than this are drawn without their names."""
 
 
-def three_epsilons(runs: Sequence[RunTables]) -> Picture | None:
+def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
     """Claimed by the paper, proven of the run, and measured by an attack: never one of them alone."""
     told = [run for run in runs if run.statement]
     if all(run.unit == "none" for run in told):
@@ -38,7 +38,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> Picture | None:
     axis.set_yticks(range(len(told)), [as_text(shortened(run.name)) for run in told])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
-    return Picture("three-epsilons", "Claimed, proven, audited", _three_sentence(told), figure)
+    return FigureFile("three-epsilons", "Claimed, proven, audited", _three_sentence(told), figure)
 
 
 def three_values(run: RunTables) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _three_sentence(runs: Sequence[RunTables]) -> str:
     return f"{said}; {audit}. Only proven is a guarantee: claimed is the paper's own word, audited what an attack could show."
 
 
-def accounts(run: RunTables) -> Picture | None:
+def accounts(run: RunTables) -> FigureFile | None:
     """Epsilon of every account against what it allows."""
     held = {name: value for name, value in run.statement.get("per_client", {}).items() if isinstance(value, int | float)}
     if not held:
@@ -105,7 +105,7 @@ def accounts(run: RunTables) -> Picture | None:
             axis.axvline(limit, color=INK, linewidth=2, label=None if number else "limits")
         axis.set(xlabel=f"epsilon proven ({run.guarantee})", ylabel="accounts", xlim=(0, None))
         whole_ticks(axis.yaxis)
-    return Picture("accounts", "Every account against its limit", _accounts_sentence(run, held), figure)
+    return FigureFile("accounts", "Every account against its limit", _accounts_sentence(run, held), figure)
 
 
 def _accounts_sentence(run: RunTables, held: dict[str, Any]) -> str:
@@ -121,7 +121,7 @@ def _accounts_sentence(run: RunTables, held: dict[str, Any]) -> str:
     return f"The fullest account is {most}: epsilon {spent:.4f}{room}.{lost}"
 
 
-def losses(run: RunTables) -> Picture | None:
+def losses(run: RunTables) -> FigureFile | None:
     """Whose replies did not count, and when."""
     when = [lost for lost in run.lost if lost.round]
     if not when:
@@ -136,10 +136,10 @@ def losses(run: RunTables) -> Picture | None:
     first = when[0]
     said = f"{len(when)} replies of {len({lost.client for lost in when})} clients did not count"
     about = f"the first in round {first.round}, {first.client}: {first.why.rstrip('.')}"
-    return Picture("lost", "Who was refused or lost, and when", f"{said}; {about}.", figure)
+    return FigureFile("lost", "Who was refused or lost, and when", f"{said}; {about}.", figure)
 
 
-def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> Picture:
+def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> FigureFile:
     """Who holds what, where that is public: samples by client and class."""
     clients, classes = counts.shape
     figure, (axis,) = canvas(height=float(np.clip(1.3 + 0.27 * clients, 2.4, 9)))
@@ -160,4 +160,4 @@ def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> Picture:
         f" of {kinds.min()} to {kinds.max()} of {classes} classes" if classes > 1 else ""
     )
     more = "Rows of few colours are clients that see a part of the world only; the data set and how it was dealt are public."
-    return Picture("partition", "Who holds what", f"{said} ({how}). {more}", figure)
+    return FigureFile("partition", "Who holds what", f"{said} ({how}). {more}", figure)

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from dpfl.privacy.statement import rounded_up
-from dpfl.run.metrics import Row, figure
+from dpfl.run.metrics import RoundRow, figure
 
 
-class Live:
+class LiveProgress:
     """A bar on a terminal; a line for every evaluation where there is none."""
 
     def __init__(self, console: Console) -> None:
@@ -41,7 +41,7 @@ class Live:
         self.bar.start()
         self._task = self.bar.add_task("starting the clients", total=total, completed=state.round)
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: RoundRow) -> None:
         if row.headline is not None:
             self._figure = figure(self._headline, row.headline)
         spent = "" if row.epsilon is None else f"  epsilon used <= {rounded_up(row.epsilon, 2):.2f}{self._allowed}"

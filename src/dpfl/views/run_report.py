@@ -13,8 +13,8 @@ from importlib import resources
 import tomli_w
 
 from dpfl.run.metrics import figure
-from dpfl.views.canvas import Picture
-from dpfl.views.compare_groups import Group, grouped, notes
+from dpfl.views.canvas import FigureFile
+from dpfl.views.compare_groups import RunGroup, grouped, notes
 from dpfl.views.privacy_figures import epsilon_words, three_values
 from dpfl.views.rerun_command import command
 from dpfl.views.run_tables import RunTables
@@ -32,7 +32,7 @@ def policy() -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'; base-uri 'none'"
 
 
-def page(runs: Sequence[RunTables], pictures: Sequence[Picture]) -> str:
+def page(runs: Sequence[RunTables], pictures: Sequence[FigureFile]) -> str:
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs side by side"
     first = runs[0]
     parts = [f"<h1>{escape(title)}</h1>", f'<p class="lead">{escape(_lead(runs))}</p>']
@@ -146,7 +146,7 @@ def _comparison(runs: Sequence[RunTables]) -> str:
     return f"<h2>Side by side</h2>{_table(heads, rows)}" + (f'<p class="soft">{escape(said)}</p>' if said else "")
 
 
-def _compared(group: Group) -> tuple[str, ...]:
+def _compared(group: RunGroup) -> tuple[str, ...]:
     worst, measured = group.worst, group.figure
     proven = worst["proven"] if worst["proven"] is not None else "not yet"
     delta = f"{worst['delta']:g}" if isinstance(worst["delta"], float) else "-"
@@ -155,7 +155,7 @@ def _compared(group: Group) -> tuple[str, ...]:
     return group.label, str(len(group.runs)), text, word(proven), word(worst["claimed"]), word(worst["unit"]), delta, ends
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: FigureFile) -> str:
     title, said = escape(picture.title), escape(picture.sentence)
     return (
         f'<figure id="{picture.name}"><h3>{title}</h3><figcaption>{said}</figcaption>'

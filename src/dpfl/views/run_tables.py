@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.privacy.ledger.client_ledgers import FEDERATION, ledger_path
 from dpfl.privacy.ledger.ledger import Ledger
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import Row, Update, read_lost, read_thinned, read_updates
+from dpfl.run.metrics import RoundRow, UpdateRow, read_lost, read_thinned, read_updates
 from dpfl.views.terminal import summary
 
 MOST_ROWS = 4000
@@ -28,7 +28,7 @@ _LOST = re.compile(r"round (\d+), client (\d+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostReply:
     """A reply that did not count: of which round (0 is before or after all of them), whose, and why."""
 
     round: int
@@ -42,7 +42,7 @@ class RunTables:
     folder: RunFolder
     experiment: Mapping[str, Any]
     summary: Mapping[str, Any]
-    rows: Sequence[Row]
+    rows: Sequence[RoundRow]
     statement: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -67,30 +67,30 @@ class RunTables:
         )
 
     @cached_property
-    def updates(self) -> Sequence[Update]:
+    def updates(self) -> Sequence[UpdateRow]:
         return read_updates(self.folder.file(METRICS), MOST_UPDATES)
 
     @property
-    def steps(self) -> list[Update]:
+    def steps(self) -> list[UpdateRow]:
         """The step of each round, of which its noise is known or not."""
         return [update for update in self.updates if not update.whose]
 
     @property
-    def single(self) -> list[Update]:
+    def single(self) -> list[UpdateRow]:
         """Updates of single clients, where they are nobody's secret."""
         return [update for update in self.updates if update.whose]
 
     @cached_property
-    def lost(self) -> list[Lost]:
+    def lost(self) -> list[LostReply]:
         lines = read_lost(self.folder.file(METRICS)) or [str(line) for line in self.result.get("lost", ())]
         return [self._lost(line) for line in lines]
 
-    def _lost(self, line: str) -> Lost:
+    def _lost(self, line: str) -> LostReply:
         found = _LOST.fullmatch(line)
         if found is None:
-            return Lost(0, "", line)
+            return LostReply(0, "", line)
         place, names = int(found[2]), self.clients
-        return Lost(int(found[1]), names[place] if place < len(names) else f"client {place}", found[3])
+        return LostReply(int(found[1]), names[place] if place < len(names) else f"client {place}", found[3])
 
     @property
     def clients(self) -> Sequence[str]:

@@ -11,8 +11,8 @@ import numpy as np
 from dpfl.privacy.statement import rounded_up
 from dpfl.run.metrics import LESS_IS_BETTER
 from dpfl.run.metrics import figure as figure_in_words
-from dpfl.views.canvas import FAINT, INK, PALETTE, Picture, as_text, canvas, legend, line_style, whole_ticks
-from dpfl.views.lines import Lines, Point
+from dpfl.views.canvas import FAINT, INK, PALETTE, FigureFile, as_text, canvas, legend, line_style, whole_ticks
+from dpfl.views.lines import LinePoint, RunLines
 from dpfl.views.run_tables import RunTables
 
 BANDS = 6
@@ -22,7 +22,7 @@ MIXED = "each task's own metric"
 SCALES = {"bytes": 1e-6}
 
 
-def measured(lines: Sequence[Lines], against: str) -> Picture | None:
+def measured(lines: Sequence[RunLines], against: str) -> FigureFile | None:
     """The headline of the task above the loss, against rounds, epsilon or bytes."""
     drawn = [line for line in lines if line.points(against, "headline") or line.points(against, "loss")]
     if not drawn:
@@ -52,10 +52,10 @@ def measured(lines: Sequence[Lines], against: str) -> Picture | None:
     legend(figure, [line.label for line in drawn], top)
     title = {"rounds": "by round", "epsilon": "for the epsilon spent", "bytes": "for the bytes sent"}[against]
     sentence = _measured_sentence(drawn, against, name)
-    return Picture(f"measured-by-{against}", f"{name.capitalize()} and loss {title}", sentence, figure)
+    return FigureFile(f"measured-by-{against}", f"{name.capitalize()} and loss {title}", sentence, figure)
 
 
-def _draw(axis: Any, points: Sequence[Point], wide: float, high: float, band: bool, **style: Any) -> None:
+def _draw(axis: Any, points: Sequence[LinePoint], wide: float, high: float, band: bool, **style: Any) -> None:
     if not points:
         return
     x, y = [wide * point.x for point in points], [high * point.y for point in points]
@@ -73,7 +73,7 @@ def _focus(axis: Any) -> None:
         axis.set_ylim(min(values) - room, max(values) + room)
 
 
-def _axis(against: str, lines: Sequence[Lines]) -> str:
+def _axis(against: str, lines: Sequence[RunLines]) -> str:
     if against != "epsilon":
         return AXES[against]
     words = {run.guarantee for line in lines for run in line.runs if run.unit != "none"}
@@ -82,7 +82,7 @@ def _axis(against: str, lines: Sequence[Lines]) -> str:
     )
 
 
-def _measured_sentence(lines: Sequence[Lines], against: str, name: str) -> str:
+def _measured_sentence(lines: Sequence[RunLines], against: str, name: str) -> str:
     less = name in LESS_IS_BETTER
     ends = {line.label: points[-1] for line in lines if (points := line.points(against, "headline"))}
     if not ends:
@@ -109,7 +109,7 @@ def _measured_sentence(lines: Sequence[Lines], against: str, name: str) -> str:
     return f"{best} ends {'lowest' if less else 'highest'}, with {figure_in_words(name, ends[best].y)}. {fair}{band}"
 
 
-def taus(lines: Sequence[Lines]) -> Picture | None:
+def taus(lines: Sequence[RunLines]) -> FigureFile | None:
     """Local steps of each round (ALI-DPFL, Figures 4 to 6)."""
     drawn = {number: points for number, line in enumerate(lines) if (points := line.points("rounds", "tau"))}
     if not drawn:
@@ -127,10 +127,10 @@ def taus(lines: Sequence[Lines]) -> Picture | None:
     follows = any(len({point.y for point in points}) > 1 for points in drawn.values())
     said = f"Every round has tau = {low:g}." if low == high else f"Tau runs from {low:g} to {high:g}"
     said += "" if low == high else ": it follows what was released." if follows else ", the same in all rounds of a run."
-    return Picture("tau", "Local steps by round", f"{said} More steps a round save rounds; each step is paid for.", figure)
+    return FigureFile("tau", "Local steps by round", f"{said} More steps a round save rounds; each step is paid for.", figure)
 
 
-def signals(lines: Sequence[Lines]) -> Picture | None:
+def signals(lines: Sequence[RunLines]) -> FigureFile | None:
     """The step of every round over what its noise alone would have: 1 is noise."""
     drawn = {number: ratios for number, line in enumerate(lines) if (ratios := _ratios(line.runs))}
     if not drawn:
@@ -145,10 +145,10 @@ def signals(lines: Sequence[Lines]) -> Picture | None:
     axis.set_ylim(min(low, 0.98), max(high, 1.02))
     whole_ticks(axis.xaxis)
     legend(figure, [lines[number].label for number in drawn], axis)
-    return Picture("signal", "Signal to noise by round", _signal_sentence(lines, drawn), figure)
+    return FigureFile("signal", "Signal to noise by round", _signal_sentence(lines, drawn), figure)
 
 
-def _signal_sentence(lines: Sequence[Lines], drawn: Mapping[int, Mapping[int, float]]) -> str:
+def _signal_sentence(lines: Sequence[RunLines], drawn: Mapping[int, Mapping[int, float]]) -> str:
     """Of the line with the least signal."""
     medians = {number: float(np.median(list(ratios.values()))) for number, ratios in drawn.items()}
     worst = min(medians, key=lambda number: medians[number])
@@ -166,7 +166,7 @@ def _ratios(runs: Sequence[RunTables]) -> dict[int, float]:
     return {round: sum(one[round] for one in found) / len(found) for round in sorted(common)}
 
 
-def updates(run: RunTables) -> Picture | None:
+def updates(run: RunTables) -> FigureFile | None:
     """Single updates where nothing is private: their norms, with the clip, and their angles to the last global step."""
     if not run.single:
         return None
@@ -191,4 +191,4 @@ def updates(run: RunTables) -> Picture | None:
     cut = f" {over / len(lengths):.0%} reach the clip." if clips else " Nothing is clipped."
     said = f"A point is an update of one of the {whose}: norms {min(lengths):.3g} to {max(lengths):.3g}.{cut}"
     how = "Below 90 degrees an update goes on where the last step went, above it back."
-    return Picture("updates", "Single updates, which nobody hides here", f"{said} {how}", figure)
+    return FigureFile("updates", "Single updates, which nobody hides here", f"{said} {how}", figure)

@@ -20,23 +20,23 @@ from dpfl.algorithms.catalog import describe_all, describe_one
 from dpfl.errors import DpflError
 from dpfl.views.run_tables import RunTables
 from dpfl.web import ledger_views, planner, run_views
-from dpfl.web.auth import Keys
-from dpfl.web.control import Control
-from dpfl.web.event_stream import Live
-from dpfl.web.run_index import Shelf, as_runs_write
+from dpfl.web.auth import AccessKeys
+from dpfl.web.control import RunControl
+from dpfl.web.event_stream import EventStream
+from dpfl.web.run_index import RunIndex, as_runs_write
 
 STATIC = Path(__file__).parent / "static"
 MOST_COMPARED = 24
 
 Name = Annotated[str, Query(max_length=255)]
 Names = Annotated[list[str], Query(min_length=1, max_length=MOST_COMPARED)]
-Wanted = Annotated[planner.Wanted, Query()]
+Wanted = Annotated[planner.PlanRequest, Query()]
 
 
-def make_app(root: Path, keys: Keys) -> FastAPI:
-    shelf = Shelf(root)
-    control, drawing = Control(shelf), threading.Lock()
-    live = Live(shelf, control.is_starting)
+def make_app(root: Path, keys: AccessKeys) -> FastAPI:
+    shelf = RunIndex(root)
+    control, drawing = RunControl(shelf), threading.Lock()
+    live = EventStream(shelf, control.is_starting)
     app = FastAPI(title="dpfl", docs_url=None, redoc_url=None, openapi_url=None, lifespan=_warm)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     _errors(app)
@@ -94,8 +94,8 @@ def make_app(root: Path, keys: Keys) -> FastAPI:
         return PlainTextResponse(tomli_w.dumps(planner.experiment(wanted)), headers=said, media_type="application/toml")
 
     @app.post("/api/start")
-    def start(wanted: planner.Started) -> dict[str, str]:
-        control.start(wanted.name, planner.experiment(planner.Wanted(**wanted.model_dump(exclude={"name"}))))
+    def start(wanted: planner.StartRequest) -> dict[str, str]:
+        control.start(wanted.name, planner.experiment(planner.PlanRequest(**wanted.model_dump(exclude={"name"}))))
         return {"name": wanted.name}
 
     @app.get("/api/planner")
@@ -154,7 +154,7 @@ async def _warm(app: FastAPI) -> AsyncIterator[None]:
     """The first plan waits for no import: torch and the accountants are read while the first page is looked at."""
 
     def warm() -> None:
-        planner.answer(planner.Wanted(epsilon=4.0, rounds=80, exact=True))
+        planner.answer(planner.PlanRequest(epsilon=4.0, rounds=80, exact=True))
 
     threading.Thread(target=warm).start()  # one that is cut off inside of torch takes the process down with an abort
     yield

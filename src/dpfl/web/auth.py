@@ -40,7 +40,7 @@ HEADERS = {
 
 
 @dataclass(frozen=True)
-class Keys:
+class AccessKeys:
     """`hosts` are the names by which it may be asked for, none for any; `token` is asked of everybody, where there is one."""
 
     hosts: frozenset[str]
@@ -61,8 +61,8 @@ def own_names(host: str, port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in names)
 
 
-class Gate:
-    def __init__(self, app: App, keys: Keys) -> None:
+class AuthMiddleware:
+    def __init__(self, app: App, keys: AccessKeys) -> None:
         self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

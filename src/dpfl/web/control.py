@@ -20,7 +20,7 @@ import tomli_w
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder, write_atomically
-from dpfl.web.run_index import Shelf, state_of
+from dpfl.web.run_index import RunIndex, state_of
 
 STARTING = ".starting"
 """Within the folder of runs: experiments as they were asked for here, and what their processes said."""
@@ -56,8 +56,8 @@ def _send(process: int, *signals: signal.Signals) -> None:
         ) from None
 
 
-class Control:
-    def __init__(self, shelf: Shelf) -> None:
+class RunControl:
+    def __init__(self, shelf: RunIndex) -> None:
         self._shelf, self._lock = shelf, threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stopped: set[int] = set()

@@ -11,7 +11,7 @@ from typing import Any
 from dpfl.data.names import client_names
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.web.run_index import Shelf, as_runs_write, heads, state_of
+from dpfl.web.run_index import RunIndex, as_runs_write, heads, state_of
 from dpfl.web.run_views import now
 
 EVERY = 0.7
@@ -24,17 +24,17 @@ MOST_WATCHERS = 200
 
 
 @dataclass
-class Watched:
+class WatchedRun:
     """One run, and the queues of those who watch it."""
 
     queues: set[asyncio.Queue[str | None]] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
 
 
-class Live:
-    def __init__(self, shelf: Shelf, is_starting: Callable[[str], bool]) -> None:
+class EventStream:
+    def __init__(self, shelf: RunIndex, is_starting: Callable[[str], bool]) -> None:
         self._shelf, self._is_starting = shelf, is_starting
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedRun] = {}
 
     def refuse_more(self) -> None:
         """Before an answer begins: what has begun cannot say that it was refused."""
@@ -43,7 +43,7 @@ class Live:
 
     async def watch(self, name: str, after: int) -> AsyncIterator[str]:
         """Server-sent events from the round `after` on, until the run ends or is gone."""
-        watched, queue = self._watched.setdefault(name, Watched()), asyncio.Queue[str | None](MOST_WAITING)
+        watched, queue = self._watched.setdefault(name, WatchedRun()), asyncio.Queue[str | None](MOST_WAITING)
         watched.queues.add(queue)
         try:
             first = await asyncio.to_thread(self._look, name, after)
@@ -68,7 +68,7 @@ class Live:
                     watched.task.cancel()
                 self._watched.pop(name, None)
 
-    async def _follow(self, name: str, watched: Watched, last: int) -> None:
+    async def _follow(self, name: str, watched: WatchedRun, last: int) -> None:
         before: dict[str, Any] = {}
         mark = None
         while watched.queues:
@@ -85,7 +85,7 @@ class Live:
                 self._tell(watched, None)
                 return
 
-    def _tell(self, watched: Watched, event: str | None) -> None:
+    def _tell(self, watched: WatchedRun, event: str | None) -> None:
         for queue in list(watched.queues):
             late = queue.full()  # whoever does not read is let go, and asks again for all that it lacks
             if late:

@@ -16,13 +16,13 @@ from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.statement import figure
 from dpfl.run.folder import RunFolder
 from dpfl.run.nodes import STATEMENTS
-from dpfl.web.run_index import Shelf, heads
+from dpfl.web.run_index import RunIndex, heads
 
 SHOWN_DEBITS = 100
 MOST_LEDGERS = 1000
 
 
-def ledgers_of(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
+def ledgers_of(shelf: RunIndex, folder: RunFolder) -> dict[str, Any]:
     """Whose there are; those that runs share may lie elsewhere, and are not read from here."""
     place = _place(shelf, folder)
     if isinstance(place, str):
@@ -32,7 +32,7 @@ def ledgers_of(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
     return {"owners": owners[:MOST_LEDGERS], "elsewhere": None}
 
 
-def _place(shelf: Shelf, folder: RunFolder) -> Path | str:
+def _place(shelf: RunIndex, folder: RunFolder) -> Path | str:
     given = heads(folder.file("experiment.toml"), ("resolved",))["resolved"].get("ledger")
     place = Path(given) if given else folder.ledgers
     try:
@@ -42,7 +42,7 @@ def _place(shelf: Shelf, folder: RunFolder) -> Path | str:
     return place if inside else str(given)
 
 
-def ledger_view(shelf: Shelf, folder: RunFolder, owner: str) -> dict[str, Any]:
+def ledger_view(shelf: RunIndex, folder: RunFolder, owner: str) -> dict[str, Any]:
     """One account, checked link by link: what it spent, what it allows, what is left, and its last debits."""
     place = _place(shelf, folder)
     if isinstance(place, str) or owner not in ledgers_of(shelf, folder)["owners"]:
@@ -77,7 +77,7 @@ def _delta(folder: RunFolder) -> float:
     return budget.get("delta", 1e-5)
 
 
-def verdict(shelf: Shelf, folder: RunFolder) -> dict[str, Any]:
+def verdict(shelf: RunIndex, folder: RunFolder) -> dict[str, Any]:
     """The same that `dpfl verify` says: signature, every epsilon computed again, the run that it is of, what nodes signed."""
     if isinstance(_place(shelf, folder), str):
         raise DpflError("The ledgers of this run lie elsewhere; check its certificate with: dpfl verify")

@@ -15,8 +15,8 @@ from dpfl.config.experiment import parse
 from dpfl.data.catalog import SHAPES
 from dpfl.errors import DpflError
 from dpfl.models import from_name
-from dpfl.planning.noise_choices import Question, sketched
-from dpfl.planning.speed import Work
+from dpfl.planning.noise_choices import PlanningQuestion, sketched
+from dpfl.planning.speed import ClientWork
 from dpfl.planning.tradeoff import Tradeoff, sketch, tradeoff
 from dpfl.privacy.accounting.budget import MOST_ROUNDS
 
@@ -26,7 +26,7 @@ CURVE = tuple(round(0.005 * 1.15**step, 5) for step in range(38))
 """Sampling rates of the curve, up to 0.88; 1 is the last."""
 
 
-class Wanted(BaseModel):
+class PlanRequest(BaseModel):
     """What the page asks for; nothing else is taken from it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -42,35 +42,37 @@ class Wanted(BaseModel):
     exact: bool = False
 
 
-class Started(Wanted):
+class StartRequest(PlanRequest):
     """A plan to be run, under a name."""
 
     name: str = Field(max_length=80)
 
 
-def question(wanted: Wanted) -> Question:
+def question(wanted: PlanRequest) -> PlanningQuestion:
     sizes = (wanted.size,) * wanted.clients
-    return Question(wanted.epsilon, wanted.rounds, wanted.delta, sizes, parameters=parameters(wanted.model, wanted.data))
+    return PlanningQuestion(
+        wanted.epsilon, wanted.rounds, wanted.delta, sizes, parameters=parameters(wanted.model, wanted.data)
+    )
 
 
 @lru_cache(64)
 def parameters(model: str, data: str) -> int:
     if model not in MODELS:
         raise DpflError(f"The planner knows the models {', '.join(MODELS)}; name others in the experiment file.")
-    return Work(from_name(model), *SHAPES[data]).parameters
+    return ClientWork(from_name(model), *SHAPES[data]).parameters
 
 
 @lru_cache(256)
-def found(asked: Question, exact: bool) -> Tradeoff:
+def found(asked: PlanningQuestion, exact: bool) -> Tradeoff:
     return tradeoff(asked) if exact else sketch(asked)
 
 
 @lru_cache(256)
-def bought(asked: Question, exact: bool) -> dict[str, int]:
+def bought(asked: PlanningQuestion, exact: bool) -> dict[str, int]:
     return found(asked, exact).bought
 
 
-def answer(wanted: Wanted) -> dict[str, Any]:
+def answer(wanted: PlanRequest) -> dict[str, Any]:
     asked = question(wanted)
     plan = found(asked, wanted.exact)
     chosen, taus = plan.recommended, sorted({choice.tau for choice in plan.choices})
@@ -95,7 +97,7 @@ def answer(wanted: Wanted) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def experiment(wanted: Wanted) -> dict[str, Any]:
+def experiment(wanted: PlanRequest) -> dict[str, Any]:
     """The experiment that makes the recommended run, as an experiment file has it."""
     planned = found(question(wanted), True).experiment()
     own = {"data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients}, "model": {"name": wanted.model}}

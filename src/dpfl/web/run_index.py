@@ -12,7 +12,7 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import LESS_IS_BETTER, Row, reading
+from dpfl.run.metrics import LESS_IS_BETTER, RoundRow, reading
 
 HEADS = ("run", "experiment.data", "resolved", "resolved.algorithm", "resolved.budget")
 NESTED = "run"
@@ -31,7 +31,7 @@ def as_runs_write(name: str) -> Iterator[None]:
         raise DpflError(f"The run {name!r} holds what no run writes ({told[:200]}); restore it from a copy.") from error
 
 
-class Shelf:
+class RunIndex:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self._known: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
@@ -214,11 +214,11 @@ def heads(path: Path, wanted: Sequence[str] = HEADS) -> Mapping[str, Any]:
     return found
 
 
-def last_row(folder: RunFolder) -> Row | None:
+def last_row(folder: RunFolder) -> RoundRow | None:
     try:
-        names = ", ".join(Row.__dataclass_fields__)
+        names = ", ".join(RoundRow.__dataclass_fields__)
         query = f"SELECT {names} FROM rounds ORDER BY round DESC LIMIT 1"
-        found = reading(folder.file(METRICS), lambda connection: [Row(*row) for row in connection.execute(query)])
+        found = reading(folder.file(METRICS), lambda connection: [RoundRow(*row) for row in connection.execute(query)])
     except DpflError:
         return None
     return found[0] if found else None

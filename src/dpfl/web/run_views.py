@@ -13,10 +13,10 @@ from safetensors import SafetensorError, safe_open
 
 from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
-from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, Row, read_lost, read_thinned
+from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
 from dpfl.views.compare_groups import grouped, notes
-from dpfl.views.lines import Lines, lines_of
+from dpfl.views.lines import RunLines, lines_of
 from dpfl.views.rerun_command import command
 from dpfl.views.run_tables import RunTables
 from dpfl.views.terminal import stated_lines
@@ -26,7 +26,7 @@ MOST_LISTED = 500
 """Clients, and lost replies, that a page lists."""
 
 
-def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def columns_of(rows: Sequence[RoundRow]) -> dict[str, list[Any]]:
     """A list a column, which is half as long as a word a number; what is not finite is left out, as JSON has no word for it."""
     return {name: [_plain(getattr(row, name)) for row in rows] for name in COLUMNS}
 
@@ -127,7 +127,7 @@ def compared(runs: Sequence[RunTables]) -> dict[str, Any]:
     return {"groups": told, "notes": notes(groups)}
 
 
-def curves(line: Lines) -> dict[str, Any]:
+def curves(line: RunLines) -> dict[str, Any]:
     """The headline against rounds, epsilon and bytes, and the loss: places, means, and halves of their intervals."""
     wanted = {"rounds": "headline", "epsilon": "headline", "bytes": "headline", "loss": "loss"}
     found = {}

@@ -11,7 +11,7 @@ import uvicorn
 
 from dpfl.errors import DpflError
 from dpfl.web.app import make_app
-from dpfl.web.auth import Gate, Keys, own_names
+from dpfl.web.auth import AccessKeys, AuthMiddleware, own_names
 
 MOST_CONNECTIONS = 400
 
@@ -34,11 +34,11 @@ def serve(root: Path, host: str, port: int, token: str, ready: Callable[[str], N
     """Until Ctrl-C. `ready` is told the address to open."""
     with bound(host, port) as listening:
         number = int(listening.getsockname()[1])
-        keys = Keys(own_names(host, number), token)
+        keys = AccessKeys(own_names(host, number), token)
         shown = f"[{host}]" if ":" in host else host
         ready(f"http://{shown}:{number}/" + (f"?token={token}" if token else ""))
         config = uvicorn.Config(
-            Gate(make_app(root, keys), keys), log_level="warning", access_log=False, server_header=False,
+            AuthMiddleware(make_app(root, keys), keys), log_level="warning", access_log=False, server_header=False,
             limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=10, timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=1 << 15,
         )  # fmt: skip

@@ -10,19 +10,19 @@ from torch import Tensor
 
 from dpfl.algorithms import Algorithm
 from dpfl.audit.amplification.amplifiers import LABEL, Amplifier, backward, linear, mlp
-from dpfl.audit.amplification.search import Amplified, Played, Sums, furthest_movement
-from dpfl.audit.canaries import Clients
+from dpfl.audit.amplification.search import AmplificationResult, AmplificationTrial, Sums, furthest_movement
+from dpfl.audit.canaries import CanarySite
 from dpfl.audit.noise_check import plain
-from dpfl.audit.randomness_checks import Checked
+from dpfl.audit.randomness_checks import RandomnessCheck
 from dpfl.audit.sensitivity_check import ROUNDING, apart
-from dpfl.audit.test_bed import ROWS_OF_A_PERSON, Ground
+from dpfl.audit.test_bed import ROWS_OF_A_PERSON, TestBed
 from dpfl.client.optimisers import SGD
-from dpfl.client.task import Local
+from dpfl.client.task import LocalTraining
 from dpfl.engines import one_thread
 from dpfl.gradients.clipped import ClippedGradients
 from dpfl.models import FlatModel, from_module
 from dpfl.privacy import Flat
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 
 TRIES, DECLARED = 20, 64
 """How often records are searched anew, and the declared size of both clients."""
@@ -31,7 +31,7 @@ RATE = 2.0**50
 """A learning rate by which a step is larger than the weights, so that it is not lost in their rounding."""
 
 
-def amplified(algorithm: Algorithm, seed: int = 0) -> Checked:
+def amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Plays the amplification game on a system that clips the gradients of samples or persons.
 
     Args:
@@ -41,7 +41,7 @@ def amplified(algorithm: Algorithm, seed: int = 0) -> Checked:
     Returns:
         How far one unit moved what is released, relative to what its noise is for, at the worst of several models.
     """
-    made = replace(plain(algorithm), local=Local(SGD(RATE)), steps=Fixed(1), schedule=None)
+    made = replace(plain(algorithm), local=LocalTraining(SGD(RATE)), steps=FixedSteps(1), schedule=None)
     persons = made.unit == "person"
     with one_thread():
         shares = {name: _share(made, amplifier, persons, seed) for name, amplifier in _amplifiers(seed)}
@@ -50,7 +50,7 @@ def amplified(algorithm: Algorithm, seed: int = 0) -> Checked:
         f"one {made.unit} moves what is released by {shares[name]:.2%} of what its noise is for, where a server chose weights "
         f"that amplify rounding errors ({name}, the worst of {len(shares)} models)"
     )
-    return Checked(seen, (seen,) if shares[name] > ROUNDING else ())
+    return RandomnessCheck(seen, (seen,) if shares[name] > ROUNDING else ())
 
 
 def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
@@ -63,26 +63,26 @@ def _amplifiers(seed: int) -> Iterator[tuple[str, Amplifier]]:
 def _share(algorithm: Algorithm, amplifier: Amplifier, persons: bool, seed: int) -> float:
     """Of what the noise is for, by the node's updates for the records that moved a sum of clipped gradients the furthest."""
     found = furthest_movement(_clipped_sum(amplifier, persons), amplifier, tries=TRIES, seed=seed)
-    return apart(Clients.on(_ground(amplifier, found), algorithm)) / RATE
+    return apart(CanarySite.on(_ground(amplifier, found), algorithm)) / RATE
 
 
 def _clipped_sum(amplifier: Amplifier, persons: bool) -> Sums:
     gradients = ClippedGradients(FlatModel(amplifier.module))
 
-    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> Played:
+    def play(x: Tensor, y: Tensor, whose: Tensor | None) -> AmplificationTrial:
         if persons:  # each has the same row several times, as at the node
             whose = torch.arange(len(x)).repeat_interleave(ROWS_OF_A_PERSON)
             x, y = x[whose], y[whose]
         summed = gradients(x, y, Flat(1.0).factors, whose)
-        return Played(summed.total, summed.losses)
+        return AmplificationTrial(summed.total, summed.losses)
 
     return play
 
 
-def _ground(amplifier: Amplifier, found: Amplified) -> Ground:
+def _ground(amplifier: Amplifier, found: AmplificationResult) -> TestBed:
     """A client with all units, and one without the unit that was added."""
     x = found.together.flatten(0, 1)
     rows = torch.arange(len(x))
     classes = amplifier.module(x[:1]).shape[1]
     clients = (rows, rows[rows != found.place])
-    return Ground(from_module(amplifier.module), x, torch.full((len(x),), LABEL), classes, clients, (DECLARED,) * 2)
+    return TestBed(from_module(amplifier.module), x, torch.full((len(x),), LABEL), classes, clients, (DECLARED,) * 2)

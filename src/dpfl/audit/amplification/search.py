@@ -42,7 +42,7 @@ OPEN, CLOSED = 0.1, 1e-3
 """A unit's loss is above the first where its gate is open, and below the second where it is closed."""
 
 
-class Played(NamedTuple):
+class AmplificationTrial(NamedTuple):
     """What the code under test returns.
 
     Attributes:
@@ -54,12 +54,12 @@ class Played(NamedTuple):
     losses: Tensor
 
 
-Sums = Callable[[Tensor, Tensor, "Tensor | None"], Played]
+Sums = Callable[[Tensor, Tensor, "Tensor | None"], AmplificationTrial]
 """From rows, labels and unit numbers (0, 1, 2, ..., one per row, ascending; None if each row is a unit) to what was played."""
 
 
 @dataclass(frozen=True)
-class Amplified:
+class AmplificationResult:
     """The furthest that one unit moved the sum.
 
     Attributes:
@@ -86,7 +86,7 @@ class Amplified:
 
 def amplified_movement(
     clipped_sum: Sums, amplifier: Amplifier, others: int, *, place: int = 0, rows: int = 1, tries: int = TRIES, seed: int = 0
-) -> Amplified:
+) -> AmplificationResult:
     """Searches the records of other units so that adding one unit moves the sum of clipped gradients the furthest.
 
     Args:
@@ -103,7 +103,7 @@ def amplified_movement(
     """
     search = _searching(amplifier, rows, seed)
     units, one = search.closing(others), search.opening()
-    best = Amplified(0.0, 0, others, place, units, one)
+    best = AmplificationResult(0.0, 0, others, place, units, one)
     for _ in range(tries):
         shown, added = search.marked(units), search.marked(one)
         without, within, kept = _neighbours(clipped_sum, shown, added, place, rows)
@@ -113,7 +113,7 @@ def amplified_movement(
             opened = (without.losses < CLOSED / rows) & (within.losses[kept] > OPEN / rows)
         moved = float((within.total.double() - without.total.double()).norm())
         if moved > best.moved:
-            best = Amplified(moved, int(opened.sum()), others, place, shown, added)
+            best = AmplificationResult(moved, int(opened.sum()), others, place, shown, added)
         if opened.all():
             break
         units = units.clone()
@@ -123,7 +123,7 @@ def amplified_movement(
 
 def furthest_movement(
     clipped_sum: Sums, amplifier: Amplifier, *, sizes: Iterable[int] = SIZES, rows: int = 1, tries: int = TRIES, seed: int = 0
-) -> Amplified:
+) -> AmplificationResult:
     """Searches where results depend on the batch, and then plays there: the other units, and first or last among them.
 
     Args:
@@ -179,14 +179,16 @@ def _searching(amplifier: Amplifier, rows: int, seed: int) -> _Search:
     return _Search(amplifier, copy.deepcopy(amplifier.gate).double(), rows, torch.Generator().manual_seed(seed))
 
 
-def _neighbours(clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int) -> tuple[Played, Played, Tensor]:
+def _neighbours(
+    clipped_sum: Sums, units: Tensor, one: Tensor, place: int, rows: int
+) -> tuple[AmplificationTrial, AmplificationTrial, Tensor]:
     """What is played without one unit and with it at this place, and which of all units are the others."""
     without = _play(clipped_sum, units, rows)
     within = _play(clipped_sum, torch.cat([units[:place], one, units[place:]]), rows)
     return without, within, torch.arange(len(units) + 1) != place
 
 
-def _play(clipped_sum: Sums, units: Tensor, rows: int) -> Played:
+def _play(clipped_sum: Sums, units: Tensor, rows: int) -> AmplificationTrial:
     x = units.flatten(0, 1)
     whose = torch.arange(len(units)).repeat_interleave(rows) if rows > 1 else None
     return clipped_sum(x, torch.full((len(x),), LABEL), whose)

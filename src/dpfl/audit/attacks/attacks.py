@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpfl import data, models
 from dpfl.algorithms import Algorithm
-from dpfl.audit.attacks.membership import Roc, likelihood_ratio, loss_threshold, losses, roc
+from dpfl.audit.attacks.membership import RocCurve, likelihood_ratio, loss_threshold, losses, roc
 from dpfl.data import IID, Federation
 from dpfl.errors import DpflError
 from dpfl.models import FlatModel
@@ -25,7 +25,7 @@ MEMBERS, CLIENTS, ROUNDS, SHADOWS = 400, 4, 5, 4
 MODEL = models.mlp(hidden=32)
 
 
-def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[Roc]:
+def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCurve]:
     """Trains on some of the embedded images, and shadow models on others; asks which of these and as many more were used."""
     source = data.sample()
     x, y = source.train.x, source.train.y
@@ -52,7 +52,7 @@ def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int
     return result.module, result.privacy.proven
 
 
-def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> Roc | None:
+def membership_of(module: nn.Module, federation: Federation, epsilon: float, delta: float, most: int = 2000) -> RocCurve | None:
     """For a model that was trained before: its training samples against its test samples, by the loss of the task; None
     without a test set, where none are known that were not trained on."""
     rows = torch.cat([federation.clients[client] for client in range(min(len(federation.clients), 50))])[:most]

@@ -16,15 +16,15 @@ from torch import Tensor
 from dpfl import data, models
 from dpfl.algorithms import Algorithm
 from dpfl.audit.leaks import with_everyone
-from dpfl.audit.test_bed import Ground, play
+from dpfl.audit.test_bed import TestBed, play
 from dpfl.privacy import FixedSize, Keyed
-from dpfl.server.steps.policy import Fixed
+from dpfl.server.steps.policy import FixedSteps
 
 MODEL = models.mlp(hidden=64)
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class Reconstruction:
     """The image, and what was made of the update without and with the release; likeness is the correlation with the image."""
 
     image: Tensor
@@ -41,11 +41,11 @@ class Rebuilt:
         return f"correlation with the image {without:.3f} without the release, {released:.3f} with it"
 
 
-Draw = Callable[[Rebuilt, str], str]
+Draw = Callable[[Reconstruction, str], str]
 """Makes a picture of what was rebuilt, for the system of this name; says where it is."""
 
 
-def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Rebuilt:
+def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstruction:
     """One client with one image, blank ones where a batch has to be filled, and one round: what its update says."""
     source = data.sample().train
     x = torch.stack([source.x[image], torch.zeros_like(source.x[image])])
@@ -54,10 +54,10 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Rebuilt:
     rows = torch.tensor([0] + [1] * (held - 1))
     blank = (torch.full((held,), 1),) * (algorithm.sums.survivors - 1 if algorithm.sums else 0)  # others in a secure sum
     clients = (rows, *blank)
-    ground = Ground(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
+    ground = TestBed(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
     sampled = algorithm if held > 1 else with_everyone(algorithm)
     pictures = [_rebuilt(ground, _seen(made, ground, seed)) for made in (_bare(algorithm), sampled)]
-    return Rebuilt(x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures))
+    return Reconstruction(x[0].squeeze(), *(picture.reshape(x[0].shape).squeeze() for picture in pictures))
 
 
 def _batch(algorithm: Algorithm) -> int:
@@ -68,16 +68,16 @@ def _batch(algorithm: Algorithm) -> int:
 
 def _bare(algorithm: Algorithm) -> Algorithm:
     """One plain step of the same local training, and its difference as it is."""
-    return Algorithm(algorithm.name, algorithm.local, Fixed(1))
+    return Algorithm(algorithm.name, algorithm.local, FixedSteps(1))
 
 
-def _seen(algorithm: Algorithm, ground: Ground, seed: int) -> Tensor:
+def _seen(algorithm: Algorithm, ground: TestBed, seed: int) -> Tensor:
     """The client's upload, or, where only the server sees those, the step that the model makes."""
     played = play(algorithm, ground, Keyed(seed), rounds=1)[0]
     return played.state.vector - ground.flat().read()
 
 
-def _rebuilt(ground: Ground, update: Tensor) -> Tensor:
+def _rebuilt(ground: TestBed, update: Tensor) -> Tensor:
     """The rows of the first layer's update, each over its entry of the bias, weighted by how much these say."""
     flat = ground.flat()
     weight, bias = (update[flat.layout.span(entry)] for entry in (0, 1))

@@ -23,7 +23,7 @@ CERTAIN = 0.9999
 
 
 @dataclass(frozen=True)
-class Roc:
+class RocCurve:
     """True positives at low false positive rates, and the most that (epsilon, delta) allows there; `beyond` are rates at which
     there are more than that, and more than so few samples could show by chance."""
 
@@ -62,11 +62,11 @@ def ceiling(rate: float, epsilon: float, delta: float) -> float:
     return min(1.0, grown, 1 - math.exp(-epsilon) * (1 - delta - rate))
 
 
-def roc(attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float) -> Roc:
+def roc(attack: str, members: np.ndarray, others: np.ndarray, epsilon: float, delta: float) -> RocCurve:
     """Scores are high for who looks like a member; the threshold lets so many of the others through."""
     rates = {rate: float((members > _threshold(others, rate)).mean()) for rate in RATES}
     beyond = tuple(rate for rate in RATES if _least(rates[rate], members) > ceiling(_most(rate, others), epsilon, delta))
-    return Roc(attack, len(members), len(others), rates, {rate: ceiling(rate, epsilon, delta) for rate in RATES}, beyond)
+    return RocCurve(attack, len(members), len(others), rates, {rate: ceiling(rate, epsilon, delta) for rate in RATES}, beyond)
 
 
 def _least(rate: float, members: np.ndarray) -> float:
@@ -108,7 +108,7 @@ def losses(module: nn.Module, task: Task, x: Tensor, y: Tensor) -> np.ndarray:
 
 def loss_threshold(
     module: nn.Module, members: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], epsilon: float, delta: float
-) -> Roc:
+) -> RocCurve:
     """A low loss speaks for membership; the confidence orders samples as the loss does."""
     return roc("loss threshold", confidences(module, *members), confidences(module, *others), epsilon, delta)
 
@@ -120,7 +120,7 @@ def likelihood_ratio(
     others: tuple[Tensor, Tensor],
     epsilon: float,
     delta: float,
-) -> Roc:
+) -> RocCurve:
     """The confidence against that of shadow models, which saw none of these samples (offline LiRA)."""
     scores = []
     for x, y in (members, others):

@@ -20,7 +20,7 @@ from dpfl.data.sources.folders import data_folder
 from dpfl.errors import DpflError
 
 
-class Bar(Protocol):
+class DownloadProgress(Protocol):
     """Whoever watches a download, as pooch calls it: bytes so far of `total`."""
 
     total: int
@@ -32,12 +32,12 @@ class Bar(Protocol):
     def close(self) -> None: ...
 
 
-Watch = Callable[[str], AbstractContextManager[Bar]]
+Watch = Callable[[str], AbstractContextManager[DownloadProgress]]
 """A bar for the file of this name, while it is fetched."""
 
 
 @dataclass(frozen=True)
-class Remote:
+class DownloadSource:
     """The files of a data set at their origin: names and hashes; of an archive, also what must come out of it."""
 
     base_url: str
@@ -45,9 +45,9 @@ class Remote:
     unpacked: tuple[str, ...] = ()
 
 
-REMOTES: Mapping[str, Remote] = MappingProxyType(
+REMOTES: Mapping[str, DownloadSource] = MappingProxyType(
     {
-        "mnist": Remote(
+        "mnist": DownloadSource(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             (
                 ("train-images-idx3-ubyte.gz", "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
@@ -56,7 +56,7 @@ REMOTES: Mapping[str, Remote] = MappingProxyType(
                 ("t10k-labels-idx1-ubyte.gz", "md5:ec29112dd5afa0611ce80d1b7f02629c"),
             ),
         ),
-        "fashion-mnist": Remote(
+        "fashion-mnist": DownloadSource(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             (
                 ("train-images-idx3-ubyte.gz", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
@@ -65,7 +65,7 @@ REMOTES: Mapping[str, Remote] = MappingProxyType(
                 ("t10k-labels-idx1-ubyte.gz", "md5:bb300cfdad3c16e7a12a480ee83cd310"),
             ),
         ),
-        "emnist": Remote(
+        "emnist": DownloadSource(
             "https://biometrics.nist.gov/cs_links/EMNIST/",
             (("gzip.zip", "md5:58c8d27c78d21e728a6bc7b3cc06412e"),),
             tuple(
@@ -75,7 +75,7 @@ REMOTES: Mapping[str, Remote] = MappingProxyType(
                 for kind in ("images-idx3", "labels-idx1")
             ),
         ),
-        "cifar10": Remote(
+        "cifar10": DownloadSource(
             "https://www.cs.toronto.edu/~kriz/",
             (("cifar-10-binary.tar.gz", "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),),
             tuple(f"cifar-10-batches-bin/{file}" for file in (*CIFAR10_TRAIN, *CIFAR10_TEST)),
@@ -89,7 +89,7 @@ def get(
     folder: str | Path | None = None,
     base_url: str | None = None,
     watch: Watch | None = None,
-    remotes: Mapping[str, Remote] = REMOTES,
+    remotes: Mapping[str, DownloadSource] = REMOTES,
 ) -> Path:
     """Download a data set into its own folder within the data folder, unless it is there; return its folder."""
     data_set = "emnist" if name.startswith("emnist-") else name

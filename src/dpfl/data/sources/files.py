@@ -31,7 +31,7 @@ class Arrays:
 
 
 @dataclass(frozen=True)
-class OwnArrays:
+class UserArrays:
     """What was read of a user's own file: there may be no test set, and the number of classes may be declared."""
 
     x: np.ndarray
@@ -68,7 +68,7 @@ def read_cifar10(folder: Path) -> Arrays:
     return Arrays(x, y, x_test, y_test)
 
 
-def read_npz(path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True) -> OwnArrays:
+def read_npz(path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool = True) -> UserArrays:
     """Arrays x and y; x_test and y_test, or else, where that is asked for, a share of x and y (a stratified one, where labels
     are classes); and classes."""
     try:
@@ -85,11 +85,11 @@ def read_npz(path: Path, test_share: float = 0.0, seed: int = 0, stratify: bool 
     if len(found) == 4:
         if test_share:
             raise DpflError(f"{path} has a test set of its own, x_test and y_test: leave test_share out.")
-        return OwnArrays(x, y, (found["x_test"], found["y_test"]), classes)
+        return UserArrays(x, y, (found["x_test"], found["y_test"]), classes)
     if (y.ndim != 1 and stratify) or x.ndim < 2 or x.shape[:1] != y.shape[:1] or len(y) < 2:
         raise DpflError(f"{path} has x of shape {x.shape} and y of shape {y.shape}: give (n, ...) and (n,), n above 1.")
     if not test_share:
-        return OwnArrays(x, y, None, classes)
+        return UserArrays(x, y, None, classes)
     return _split_off(x, y, y if stratify else np.zeros(len(y)), test_share, classes, seed)
 
 
@@ -101,12 +101,12 @@ def _declared(path: Path, classes: np.ndarray | None) -> int | None:
     return int(classes)
 
 
-def _split_off(x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int) -> OwnArrays:
+def _split_off(x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, classes: int | None, seed: int) -> UserArrays:
     """These records become public, by the wish of whoever asked for it."""
     held_out = np.zeros(len(y), dtype=bool)
     count = min(max(1, round(len(y) * share)), len(y) - 1)
     held_out[stratified(strata, count, np.random.default_rng(seed))] = True
-    return OwnArrays(x[~held_out], y[~held_out], (x[held_out], y[held_out]), classes)
+    return UserArrays(x[~held_out], y[~held_out], (x[held_out], y[held_out]), classes)
 
 
 def _read_records(folder: Path, names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl.data.dataset import Source
+from dpfl.data.dataset import DataSource
 from dpfl.data.federation import Federation
 from dpfl.errors import DpflError
 
@@ -19,7 +19,7 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 Samples = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> Source:
+def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> DataSource:
     """The samples of all users, each their owner; those in test/, if there are any, are one public test set."""
     train = _read(place / "train" if (place / "train").is_dir() else place, shape)
     tested = _read(place / "test", shape) if (place / "test").is_dir() else {}
@@ -29,7 +29,7 @@ def read_leaf(place: Path, shape: Sequence[int] | None, classes: int | None) -> 
     if classes is None and all(y.dtype == np.uint8 for _, y in train.values()):  # letters, which JSON has no other bytes than
         classes = len(LETTERS)
     federation = Federation.from_tensors(list(train.values()), test, place.stem, classes)
-    return Source(federation.train, federation.test, tuple(federation.clients), owners=tuple(train))
+    return DataSource(federation.train, federation.test, tuple(federation.clients), owners=tuple(train))
 
 
 def _read(place: Path, shape: Sequence[int] | None) -> Samples:

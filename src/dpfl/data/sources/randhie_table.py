@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.data.checks import suggest
-from dpfl.data.tables.declared import Declared, declare
+from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table
 from dpfl.errors import DpflError
 
@@ -21,12 +21,12 @@ LABELS: dict[str, dict[str, Any]] = {
 """What can be learned: whether a person saw a doctor that year, or how often. The mean is rounded from the published data."""
 
 
-def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> Declared:
+def declared(label: str = "any-visit", test: Mapping[str, Any] | None = None) -> TableDeclaration:
     if label not in LABELS:
         raise DpflError(f"randhie has no label {label!r}: {suggest(str(label), LABELS)}.")
     words = tomllib.loads(DECLARED.read_text()) | LABELS[label]
     return declare(words if test is None else words | {"test": dict(test)})
 
 
-def read(said: Declared) -> Table:
+def read(said: TableDeclaration) -> Table:
     return read_table(DECLARED.with_suffix(".parquet"), said.schema, seed=said.test.seed if said.test else 0, sites=said.sites)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.data.checks import is_number, require_whole
-from dpfl.data.dataset import Dataset, Source
+from dpfl.data.dataset import Dataset, DataSource
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.tasks import NextToken
@@ -28,7 +28,7 @@ ALPHABET = "\n !\"&'(),-.:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 """What a character may be; any other counts as a blank. Declared, and so the same whatever the texts are."""
 
 
-def read(length: int, test: Mapping[str, Any] | None = None) -> Source:
+def read(length: int, test: Mapping[str, Any] | None = None) -> DataSource:
     """Passages of `length` characters and the one that follows each: the task is the next character.
 
     A role's speeches, one after another, are cut into passages that share no character. A `share` of them (0.1) is declared
@@ -47,7 +47,7 @@ def read(length: int, test: Mapping[str, Any] | None = None) -> Source:
     ends = np.cumsum([0, *map(len, train)])
     owned = tuple(torch.arange(first, last) for first, last in pairwise(ends.tolist()))
     test_set = _dataset(np.concatenate(tested)) if any(map(len, tested)) else None
-    return Source(_dataset(np.concatenate(train)), test_set, owned, owners=tuple(roles()))
+    return DataSource(_dataset(np.concatenate(train)), test_set, owned, owners=tuple(roles()))
 
 
 def passages(text: str, length: int) -> np.ndarray:

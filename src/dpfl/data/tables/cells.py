@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpfl.data.tables.label import Label
-from dpfl.data.tables.schema import DROP, OTHER, REFUSE, Categorical, Numeric
+from dpfl.data.tables.label import LabelColumn
+from dpfl.data.tables.schema import DROP, OTHER, REFUSE, CategoricalColumn, NumericColumn
 
 Array = np.ndarray[Any, Any]
 
 NOT_A_NUMBER = "not a number"
 
 
-class BadCell(Exception):
+class InvalidCell(Exception):
     """A cell that breaks its column's rule: its row within the batch, why, and (once it is known) the column."""
 
     def __init__(self, row: int, why: str, column: str = "") -> None:
@@ -26,7 +26,7 @@ class BadCell(Exception):
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellFormat:
     """How texts are read: what stands for no value, and the mark of a decimal."""
 
     absent: tuple[str, ...]
@@ -37,7 +37,7 @@ class Cells:
         try:
             texts = pc.utf8_trim_whitespace(_plain(array).cast(pa.string()))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-            raise BadCell(0, f"holds {array.type}, where texts or numbers are declared") from None
+            raise InvalidCell(0, f"holds {array.type}, where texts or numbers are declared") from None
         return pc.if_else(pc.is_in(texts, pa.array(self.absent, pa.string())), None, texts)
 
     def numbers(self, array: pa.Array) -> Array:
@@ -48,7 +48,7 @@ class Cells:
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.int8())
         if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
-            raise BadCell(0, f"holds {array.type}, where numbers are declared")
+            raise InvalidCell(0, f"holds {array.type}, where numbers are declared")
         return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
     def _parsed(self, texts: pa.Array) -> Array:
@@ -59,11 +59,11 @@ class Cells:
         try:
             return np.array(texts.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
         except pa.ArrowInvalid:
-            raise BadCell(_first_text(texts), NOT_A_NUMBER) from None
+            raise InvalidCell(_first_text(texts), NOT_A_NUMBER) from None
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedColumn:
     """What a column became: a row of values each, which rows it drops, and how many cells were clamped."""
 
     values: Array
@@ -71,7 +71,7 @@ class Encoded:
     clamped: int = 0
 
 
-def numeric(column: Numeric, array: pa.Array, cells: Cells) -> Encoded:
+def numeric(column: NumericColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
     found = cells.numbers(array)
     absent = np.isnan(found)
     if column.missing == REFUSE:
@@ -82,10 +82,10 @@ def numeric(column: Numeric, array: pa.Array, cells: Cells) -> Encoded:
     mean, scale = column.centre_and_scale
     values = ((np.log1p(inside - column.low) if column.log else inside) - mean) / scale
     held = np.stack([values, absent], axis=1) if column.width == 2 else values[:, None]
-    return Encoded(held.astype(np.float32), absent if column.missing == DROP else np.zeros_like(absent), clamped)
+    return EncodedColumn(held.astype(np.float32), absent if column.missing == DROP else np.zeros_like(absent), clamped)
 
 
-def categorical(column: Categorical, array: pa.Array, cells: Cells) -> Encoded:
+def categorical(column: CategoricalColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
     """The code of each cell's level; a declared level is one even where it looks like no value."""
     codes, absent = _codes(column.levels, array, cells)
     unknown = (codes < 0) & ~absent
@@ -97,10 +97,10 @@ def categorical(column: Categorical, array: pa.Array, cells: Cells) -> Encoded:
         refuse(absent, "no value; declare what to do as `missing`")
     dropped = absent if column.missing == DROP else np.zeros_like(absent)
     codes[absent] = 0 if column.missing in (DROP, REFUSE) else column.all_levels.index(column.missing)
-    return Encoded(codes.astype(np.float32)[:, None], dropped)
+    return EncodedColumn(codes.astype(np.float32)[:, None], dropped)
 
 
-def label(column: Label, array: pa.Array, cells: Cells) -> Encoded:
+def label(column: LabelColumn, array: pa.Array, cells: CellFormat) -> EncodedColumn:
     """The class, count or number of each row, (n,)."""
     if column.levels or column.task == "labels":
         codes, absent = _codes(column.levels or (0, 1), array, cells)
@@ -113,10 +113,10 @@ def label(column: Label, array: pa.Array, cells: Cells) -> Encoded:
         values, clamped = _number(column, np.where(absent, 0, found), absent)
     if column.missing == REFUSE:
         refuse(absent, "no label; correct it, or set data.label.missing = 'drop'")
-    return Encoded(values, absent, clamped)
+    return EncodedColumn(values, absent, clamped)
 
 
-def _number(column: Label, found: Array, absent: Array) -> tuple[Array, int]:
+def _number(column: LabelColumn, found: Array, absent: Array) -> tuple[Array, int]:
     if column.above is not None:
         return (found > column.above).astype(np.int64), 0
     inside = np.clip(found, column.low, column.high) if (column.low, column.high) != (None, None) else found
@@ -127,19 +127,19 @@ def _number(column: Label, found: Array, absent: Array) -> tuple[Array, int]:
     return inside.astype(np.float32), clamped
 
 
-def time(array: pa.Array, cells: Cells) -> Array:
+def time(array: pa.Array, cells: CellFormat) -> Array:
     """Numbers as they are, dates (as such, or as year-month-day) in days since 1970."""
     array = _plain(array)
     try:
         return _present(cells.numbers(array), "no time; every row needs one")
-    except BadCell as bad:
+    except InvalidCell as bad:
         if bad.why != NOT_A_NUMBER and not pa.types.is_temporal(array.type):
             raise
     texts = pa.types.is_string(array.type)
     try:
         moments = (cells.texts(array) if texts else array).cast(pa.timestamp("s"), safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise BadCell(0, "neither numbers nor dates, written as year-month-day, in the rows from here on") from None
+        raise InvalidCell(0, "neither numbers nor dates, written as year-month-day, in the rows from here on") from None
     seconds = moments.cast(pa.int64()).cast(pa.float64()).to_numpy(zero_copy_only=False)
     return _present(np.array(seconds, dtype=np.float64), "no time; every row needs one") / 86400
 
@@ -149,10 +149,10 @@ def _present(found: Array, why: str) -> Array:
     return found
 
 
-def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: Cells) -> tuple[Array, Array]:
+def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
     """The place of each cell among the levels, -1 where it is none of them, and which cells hold no value."""
     if isinstance(levels[0], str):
-        texts = Cells((), cells.decimal).texts(array)
+        texts = CellFormat((), cells.decimal).texts(array)
         codes = pc.fill_null(pc.index_in(texts, pa.array(levels, pa.string())), -1).to_numpy(zero_copy_only=False)
         absent = cells.texts(array).is_null().to_numpy(zero_copy_only=False) & (codes < 0)
         return codes.astype(np.int64), absent
@@ -163,7 +163,7 @@ def _codes(levels: tuple[str | float, ...], array: pa.Array, cells: Cells) -> tu
     return np.where(declared[place] == found, order[place], -1), absent
 
 
-def _lenient(array: pa.Array, cells: Cells) -> tuple[Array, Array]:
+def _lenient(array: pa.Array, cells: CellFormat) -> tuple[Array, Array]:
     """Cells as numbers, NaN where a cell is none, and which hold no value: a text among numbers is a level not declared."""
     array = _plain(array)
     if not pa.types.is_string(array.type):
@@ -174,7 +174,7 @@ def _lenient(array: pa.Array, cells: Cells) -> tuple[Array, Array]:
     for text in texts.dictionary.to_pylist():
         try:
             values.append(float(cells.numbers(pa.array([text], pa.string()))[0]))
-        except BadCell:
+        except InvalidCell:
             values.append(np.nan)
     absent = np.array([text is None for text in texts.dictionary.to_pylist()], dtype=bool)
     codes = texts.indices.to_numpy(zero_copy_only=False)
@@ -183,7 +183,7 @@ def _lenient(array: pa.Array, cells: Cells) -> tuple[Array, Array]:
 
 def refuse(wrong: Array, why: str) -> None:
     if wrong.any():
-        raise BadCell(int(np.argmax(wrong)), why)
+        raise InvalidCell(int(np.argmax(wrong)), why)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -9,15 +9,15 @@ from typing import Any
 
 from dpfl.data.checks import is_number, require_whole, suggest
 from dpfl.data.special_names import ROLES, TABLE_WORDS
-from dpfl.data.tables.label import Label
-from dpfl.data.tables.schema import ABSENT, Categorical, Column, Numeric, Paid, Schema
-from dpfl.data.tables.table_files import Text
+from dpfl.data.tables.label import LabelColumn
+from dpfl.data.tables.schema import ABSENT, CategoricalColumn, Column, NumericColumn, PaidScales, Schema
+from dpfl.data.tables.table_files import TextFormat
 from dpfl.errors import DpflError
 from dpfl.tasks import Task
 
 
 @dataclass(frozen=True)
-class TestSet:
+class DeclaredTestSet:
     """What is declared public to measure on: a share of the persons (or rows), another table, or nothing."""
 
     __test__ = False  # not one of pytest's
@@ -35,12 +35,12 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Declared:
+class TableDeclaration:
     """All that is said of a table before a row of it is read."""
 
     schema: Schema
-    text: Text
-    test: TestSet | None = None
+    text: TextFormat
+    test: DeclaredTestSet | None = None
     sites: tuple[str, ...] = ()
     class_weights: tuple[float, ...] = ()
 
@@ -49,7 +49,7 @@ class Declared:
         return self.schema.label.as_task(self.class_weights)
 
 
-def declare(words: Mapping[str, Any]) -> Declared:
+def declare(words: Mapping[str, Any]) -> TableDeclaration:
     """The words of [data], as TOML gives them."""
     _known("data", words, TABLE_WORDS)
     if "label" not in words:
@@ -63,17 +63,17 @@ def declare(words: Mapping[str, Any]) -> Declared:
         parse_label(words["label"], words.get("task"), words.get("classes")),
         **roles,
         absent=_texts("data.absent", words.get("absent", ABSENT)),
-        paid=_of(Paid, "data.paid", words.get("paid", {})),
+        paid=_of(PaidScales, "data.paid", words.get("paid", {})),
     )
     if "paid" in words and not schema.features.paid:
         raise DpflError("data.paid says what scales may cost, but no column has scale = 'paid': set one, or leave it out.")
     sites = _texts("data.sites", words.get("sites", ()))
     if sites and not schema.site:
         raise DpflError("data.sites names sites, but data.site no column that says which row is whose: set it.")
-    text = Text(**{word: words[word] for word in ("delimiter", "decimal", "encoding") if word in words})
+    text = TextFormat(**{word: words[word] for word in ("delimiter", "decimal", "encoding") if word in words})
     test = words.get("test")
     weights = _list("data.class_weights", words.get("class_weights", ()))
-    said = Declared(schema, text, None if test is None else _of(TestSet, "data.test", test), sites, weights)
+    said = TableDeclaration(schema, text, None if test is None else _of(DeclaredTestSet, "data.test", test), sites, weights)
     said.task  # noqa: B018  what does not fit is refused before a row is read
     return said
 
@@ -84,11 +84,11 @@ def parse_column(name: str, said: Any) -> Column:
     if not isinstance(said, Mapping) or ("levels" in said) == ("low" in said or "high" in said):
         raise DpflError(f"{where} needs either low and high (a numeric column), or levels (a categorical one).")
     if "levels" in said:
-        return _of(Categorical, where, {**said, "levels": _list(f"{where}.levels", said["levels"])}, name=name)
-    return _of(Numeric, where, said, name=name)
+        return _of(CategoricalColumn, where, {**said, "levels": _list(f"{where}.levels", said["levels"])}, name=name)
+    return _of(NumericColumn, where, said, name=name)
 
 
-def parse_label(said: Any, task: Any = None, classes: Any = None) -> Label:
+def parse_label(said: Any, task: Any = None, classes: Any = None) -> LabelColumn:
     """A column's name, a list of them (several labels), or { column = ..., levels, above, low, high, mean, missing }."""
     options = dict(said) if isinstance(said, Mapping) else {"column": said}
     named = options.pop("column", None)
@@ -102,7 +102,7 @@ def parse_label(said: Any, task: Any = None, classes: Any = None) -> Label:
     task = task or _task(columns, options)
     if task == "binary" and "above" not in options:
         options.setdefault("levels", (0, 1))
-    return _of(Label, "data.label", options, columns=columns, task=task)
+    return _of(LabelColumn, "data.label", options, columns=columns, task=task)
 
 
 def _task(columns: Sequence[str], options: Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpfl.data.tables.cells import BadCell, Cells
+from dpfl.data.tables.cells import CellFormat, InvalidCell
 from dpfl.data.tables.schema import ABSENT
 from dpfl.data.tables.table import IDENTIFIER
-from dpfl.data.tables.table_files import TableFile, Text, open_table
+from dpfl.data.tables.table_files import TableFile, TextFormat, open_table
 from dpfl.errors import DpflError
 
 MOST_LEVELS = 30
@@ -22,7 +22,7 @@ MOST_LEVELS = 30
 
 
 @dataclass
-class Seen:
+class ColumnSummary:
     """What the batches of a column have shown so far."""
 
     name: str
@@ -33,14 +33,14 @@ class Seen:
     unfit: bool = False
     levels: set[str] = field(default_factory=set)
 
-    def add(self, array: pa.Array, read: Cells) -> None:
+    def add(self, array: pa.Array, read: CellFormat) -> None:
         try:
             found = read.numbers(array) if self.numbers else None
-        except BadCell:
+        except InvalidCell:
             found, self.numbers = None, False
         try:
             texts = read.texts(array)
-        except BadCell:
+        except InvalidCell:
             self.unfit = True
             return
         self.missing |= texts.null_count > 0
@@ -51,13 +51,13 @@ class Seen:
             self.levels |= set(texts.drop_null().unique().to_pylist())
 
 
-def describe(path: Path, public: bool = False, text: Text = Text()) -> str:
+def describe(path: Path, public: bool = False, text: TextFormat = TextFormat()) -> str:
     """The [data] section that a table could have, as TOML to be finished by hand.
 
     Of a table that is not said to be public, the header and the types that its first rows have, and no value."""
     file = open_table(path, text)
-    read = Cells(ABSENT, file.text.decimal if file.text else ".")
-    columns = [Seen(name) for name in file.header]
+    read = CellFormat(ABSENT, file.text.decimal if file.text else ".")
+    columns = [ColumnSummary(name) for name in file.header]
     for number, batch in enumerate(file.batches(file.header)):
         if number and not public:
             break
@@ -88,7 +88,7 @@ def _head(path: Path, file: TableFile, public: bool) -> list[str]:
     ]
 
 
-def _column(seen: Seen, public: bool) -> list[str]:
+def _column(seen: ColumnSummary, public: bool) -> list[str]:
     if IDENTIFIER.search(seen.name):
         return []
     name = seen.name if re.fullmatch(r"[A-Za-z0-9_-]+", seen.name) else json.dumps(seen.name, ensure_ascii=False)

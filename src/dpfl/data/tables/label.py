@@ -17,7 +17,7 @@ CODED = ("binary", "classes", "ordinal")
 
 
 @dataclass(frozen=True)
-class Label:
+class LabelColumn:
     """The column that is learned (several of 0 and 1 for the task labels).
 
     `levels` are the classes in their order, texts or numbers (0 and 1 for binary); `above` makes a number binary; numbers

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from dpfl.data.tables import cells as rules
-from dpfl.data.tables.cells import Array, BadCell, Cells, Encoded
-from dpfl.data.tables.schema import Column, Numeric, Schema
+from dpfl.data.tables.cells import Array, CellFormat, EncodedColumn, InvalidCell
+from dpfl.data.tables.schema import Column, NumericColumn, Schema
 from dpfl.data.tables.table_files import TableFile
 
 
 @dataclass(frozen=True)
-class Rows:
+class EncodedRows:
     """Features, labels, and whose each row is; `draw` is a number from 0 to 1 that depends on the row's person, or else on the
     row itself, and a seed alone: a test set drawn by it takes nobody else along."""
 
@@ -33,19 +33,19 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x)
 
-    def where(self, keep: Array) -> Rows:
-        return self if keep.all() else Rows(*(getattr(self, one.name)[keep] for one in fields(self)))
+    def where(self, keep: Array) -> EncodedRows:
+        return self if keep.all() else EncodedRows(*(getattr(self, one.name)[keep] for one in fields(self)))
 
 
 @dataclass
-class Keys:
+class KeyIndex:
     """Whole numbers for the values of a column, in the order of their appearance, and each one's draw."""
 
     seed: int
     codes: dict[str, int] = field(default_factory=dict)
     draws: list[float] = field(default_factory=list)
 
-    def of(self, array: pa.Array, read: Cells, what: str) -> Array:
+    def of(self, array: pa.Array, read: CellFormat, what: str) -> Array:
         texts = read.texts(array).dictionary_encode()
         rules.refuse(texts.is_null().to_numpy(zero_copy_only=False), f"no {what}; every row needs one")
         known = [self._code(value) for value in texts.dictionary.to_pylist()]
@@ -58,26 +58,26 @@ class Keys:
         return self.codes[value]
 
 
-class Reader:
+class RowReader:
     """Reads files of one schema one after another; the numbers of sites and persons go on from file to file."""
 
     def __init__(self, schema: Schema, seed: int) -> None:
         self.schema, self.seed = schema, seed
-        self.sites, self.persons = Keys(seed), Keys(seed)
+        self.sites, self.persons = KeyIndex(seed), KeyIndex(seed)
         self.clamped: Counter[str] = Counter()
 
-    def rows(self, file: TableFile, site: int | None = None) -> Iterator[Rows]:
+    def rows(self, file: TableFile, site: int | None = None) -> Iterator[EncodedRows]:
         """What is kept of each batch; all rows are the given site's, where there is no column for it."""
-        read = Cells(self.schema.absent, file.text.decimal if file.text else ".")
+        read = CellFormat(self.schema.absent, file.text.decimal if file.text else ".")
         start = 0
         for batch in file.batches(self.schema.read):
             try:
                 yield self._rows(batch, read, site)
-            except BadCell as bad:
+            except InvalidCell as bad:
                 raise file.error(start + bad.row, bad.column, bad.why) from None
             start += len(batch)
 
-    def _rows(self, batch: pa.RecordBatch, read: Cells, site: int | None) -> Rows:
+    def _rows(self, batch: pa.RecordBatch, read: CellFormat, site: int | None) -> EncodedRows:
         schema, size = self.schema, len(batch)
         found = [_by(batch, column.name, partial(_encode, column, read)) for column in schema.ordered]
         labels = [_by(batch, name, lambda cells: rules.label(schema.label, cells, read)) for name in schema.label.columns]
@@ -95,18 +95,18 @@ class Reader:
             times = _by(batch, schema.time, lambda cells: rules.time(cells, read))
         draw = np.array(self.persons.draws)[persons] if schema.person else _draws(self.seed, x, y)
         dropped = np.logical_or.reduce([one.dropped for one in (*found, *labels)])
-        return Rows(x, y, sites, persons, times, draw).where(~dropped)
+        return EncodedRows(x, y, sites, persons, times, draw).where(~dropped)
 
 
 def _by(batch: pa.RecordBatch, name: str, rule: Callable[[pa.Array], Any]) -> Any:
     try:
         return rule(batch.column(name))
-    except BadCell as bad:
-        raise BadCell(bad.row, bad.why, name) from None
+    except InvalidCell as bad:
+        raise InvalidCell(bad.row, bad.why, name) from None
 
 
-def _encode(column: Column, read: Cells, cells: pa.Array) -> Encoded:
-    return rules.numeric(column, cells, read) if isinstance(column, Numeric) else rules.categorical(column, cells, read)
+def _encode(column: Column, read: CellFormat, cells: pa.Array) -> EncodedColumn:
+    return rules.numeric(column, cells, read) if isinstance(column, NumericColumn) else rules.categorical(column, cells, read)
 
 
 def _draws(seed: int, x: Array, y: Array) -> Array:

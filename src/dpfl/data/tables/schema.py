@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from dpfl.data.checks import is_number, require_whole
-from dpfl.data.tables.label import Label, Level, check_levels
+from dpfl.data.tables.label import LabelColumn, Level, check_levels
 from dpfl.errors import DpflError
 
 ABSENT = ("", "NA", "NaN", "nan", "NULL", "null")
@@ -27,7 +27,7 @@ BINS, MOST_BINS = 20, 1000
 
 
 @dataclass(frozen=True)
-class Numeric:
+class NumericColumn:
     """A number between declared bounds, beyond which it is clamped, then (if `log`) log(1 + x - low), then (x - mean) / scale;
     without mean and scale, so that the bounds become -1 and 1.
 
@@ -99,7 +99,7 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class Categorical:
+class CategoricalColumn:
     """One of the declared levels, which are all texts or all numbers; with `other`, any value that is not declared is "other".
 
     A missing value is refused, drops its row, or is one of the levels: a declared one, "other", or "missing" of its own.
@@ -131,11 +131,11 @@ class Categorical:
         return is_number(self.levels[0])
 
 
-Column = Numeric | Categorical
+Column = NumericColumn | CategoricalColumn
 
 
 @dataclass(frozen=True)
-class Paid:
+class PaidScales:
     """What the scales that are paid for may cost, all together: noise of so many times their sensitivity, or a share of
     epsilon, as if nothing else were released."""
 
@@ -156,12 +156,12 @@ class Schema:
     """The columns that are features, the label, and the columns that say whose a row is: site, person and time."""
 
     columns: tuple[Column, ...]
-    label: Label
+    label: LabelColumn
     site: str | None = None
     person: str | None = None
     time: str | None = None
     absent: tuple[str, ...] = ABSENT
-    paid: Paid = Paid()
+    paid: PaidScales = PaidScales()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -174,12 +174,12 @@ class Schema:
                 raise DpflError(f"The column {name!r} is the {role} and also one of data.columns: it can be one of them only.")
 
     @cached_property
-    def numeric(self) -> tuple[Numeric, ...]:
-        return tuple(column for column in self.columns if isinstance(column, Numeric))
+    def numeric(self) -> tuple[NumericColumn, ...]:
+        return tuple(column for column in self.columns if isinstance(column, NumericColumn))
 
     @cached_property
-    def categorical(self) -> tuple[Categorical, ...]:
-        return tuple(column for column in self.columns if isinstance(column, Categorical))
+    def categorical(self) -> tuple[CategoricalColumn, ...]:
+        return tuple(column for column in self.columns if isinstance(column, CategoricalColumn))
 
     @property
     def ordered(self) -> tuple[Column, ...]:
@@ -187,15 +187,15 @@ class Schema:
         return (*self.numeric, *self.categorical)
 
     @property
-    def features(self) -> Features:
-        return Features(
+    def features(self) -> FeatureLayout:
+        return FeatureLayout(
             sum(column.width for column in self.numeric),
             tuple(len(column.all_levels) for column in self.categorical),
             any(column.paid for column in self.numeric),
         )
 
     @property
-    def places(self) -> Iterator[tuple[int, Numeric]]:
+    def places(self) -> Iterator[tuple[int, NumericColumn]]:
         """Where the value of each numeric column lies in a row."""
         starts = accumulate((column.width for column in self.numeric), initial=0)
         return zip(starts, self.numeric, strict=False)
@@ -232,7 +232,7 @@ class Schema:
 
 
 @dataclass(frozen=True)
-class Features:
+class FeatureLayout:
     """How a row of x is laid out: `numbers` values, then one whole-number code a categorical column, of so many levels.
 
     A row of codes is short however many levels there are. A model asks for what it takes: dense (one-hot, made a batch at a

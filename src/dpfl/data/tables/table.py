@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from dpfl.data.tables.cells import Array
-from dpfl.data.tables.rows import Reader, Rows
+from dpfl.data.tables.rows import EncodedRows, RowReader
 from dpfl.data.tables.schema import Schema
-from dpfl.data.tables.table_files import TableFile, Text, is_table, open_table, stem
+from dpfl.data.tables.table_files import TableFile, TextFormat, is_table, open_table, stem
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 
@@ -28,7 +28,7 @@ class Table:
 
     name: str
     schema: Schema
-    rows: Rows
+    rows: EncodedRows
     sites: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Table:
         return tuple(map(torch.from_numpy, parts))
 
 
-def read_table(path: Path, schema: Schema, text: Text = Text(), seed: int = 0, sites: Sequence[str] = ()) -> Table:
+def read_table(path: Path, schema: Schema, text: TextFormat = TextFormat(), seed: int = 0, sites: Sequence[str] = ()) -> Table:
     """One file, with a site column or of one site; or a folder with one file a site, which is named after its file.
 
     Without declared `sites`, they are those that occur. The seed is that of the draws for a test set.
@@ -74,8 +74,8 @@ def read_table(path: Path, schema: Schema, text: Text = Text(), seed: int = 0, s
     files, names = _files(path, schema, text)
     for file in files:
         file.require(schema.read)
-    reader = Reader(schema, seed)
-    pieces: list[Rows] = []
+    reader = RowReader(schema, seed)
+    pieces: list[EncodedRows] = []
     for number, file in enumerate(files):
         before = len(pieces)
         pieces += [rows for rows in reader.rows(file, number) if len(rows)]
@@ -87,7 +87,7 @@ def read_table(path: Path, schema: Schema, text: Text = Text(), seed: int = 0, s
     return Table(path.name, schema, rows, names, _warnings(files[0], schema), _private(reader))
 
 
-def _files(path: Path, schema: Schema, text: Text) -> tuple[list[TableFile], tuple[str, ...] | None]:
+def _files(path: Path, schema: Schema, text: TextFormat) -> tuple[list[TableFile], tuple[str, ...] | None]:
     """The files, and the names of the sites where each file is one."""
     if not path.is_dir():
         file = open_table(path, text)
@@ -103,10 +103,10 @@ def _files(path: Path, schema: Schema, text: Text) -> tuple[list[TableFile], tup
     return [open_table(file, text) for file in paths], names
 
 
-def _joined(pieces: list[Rows]) -> Rows:
+def _joined(pieces: list[EncodedRows]) -> EncodedRows:
     """One array each; a piece is let go of once it is copied, so that nothing is held twice."""
     size, first = sum(map(len, pieces)), pieces[0]
-    whole = Rows(*(np.empty((size, *one.shape[1:]), dtype=one.dtype) for one in vars(first).values()))
+    whole = EncodedRows(*(np.empty((size, *one.shape[1:]), dtype=one.dtype) for one in vars(first).values()))
     end = size
     while pieces:
         piece = pieces.pop()
@@ -116,7 +116,9 @@ def _joined(pieces: list[Rows]) -> Rows:
     return whole
 
 
-def _sorted_sites(path: Path, rows: Rows, found: tuple[str, ...], declared: tuple[str, ...]) -> tuple[Rows, tuple[str, ...]]:
+def _sorted_sites(
+    path: Path, rows: EncodedRows, found: tuple[str, ...], declared: tuple[str, ...]
+) -> tuple[EncodedRows, tuple[str, ...]]:
     """Sites numbered in their declared order, or else by name, whatever row comes first."""
     if declared and (unknown := next((name for name in found if name not in declared), None)):
         raise DpflError(f"{path} has the site {unknown!r}, which data.sites does not name: add it, or remove its rows.")
@@ -133,7 +135,7 @@ def _natural(name: str) -> tuple[bool, float, str]:
     return not number, float(name) if number else 0.0, name
 
 
-def _private(reader: Reader) -> tuple[str, ...]:
+def _private(reader: RowReader) -> tuple[str, ...]:
     counts = {name: count for name, count in reader.clamped.items() if count}
     return tuple(f"{count:,} cells of {name!r} beyond the declared bounds: clamped" for name, count in counts.items())
 

@@ -32,7 +32,7 @@ ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Text:
+class TextFormat:
     """How a CSV file is written; without a delimiter, the one that cuts its header into most names."""
 
     delimiter: str | None = None
@@ -56,7 +56,7 @@ class TableFile:
 
     path: Path
     header: tuple[str, ...]
-    text: Text | None = None
+    text: TextFormat | None = None
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The named columns, a piece at a time; those of a CSV as texts."""
@@ -72,7 +72,7 @@ class TableFile:
         place = f"line {self._line(row)}" if self.text else f"row {row + 1}"
         return DpflError(f"{self.path}, {place}, column {column!r}: {why}.")
 
-    def _csv(self, columns: Sequence[str], text: Text) -> Iterator[pa.RecordBatch]:
+    def _csv(self, columns: Sequence[str], text: TextFormat) -> Iterator[pa.RecordBatch]:
         names = {name: pa.string() for name in columns}
         options = {
             "read_options": arrow_csv.ReadOptions(
@@ -91,7 +91,7 @@ class TableFile:
     def _csv_error(self, error: Exception) -> DpflError:
         """Arrow's own words quote the line, so the place is looked for here."""
         try:
-            for line, row in _lines(self.path, self.text or Text()):
+            for line, row in _lines(self.path, self.text or TextFormat()):
                 if row and len(row) != len(self.header):
                     return DpflError(
                         f"{self.path}, line {line}: {len(row)} fields, where the header names {len(self.header)}: correct it, "
@@ -121,11 +121,11 @@ class TableFile:
             raise _unreadable(self.path, error) from None
 
     def _line(self, row: int) -> int:
-        held = (line for line, fields in _lines(self.path, self.text or Text()) if fields)
+        held = (line for line, fields in _lines(self.path, self.text or TextFormat()) if fields)
         return next(islice(held, row + 1, None))
 
 
-def open_table(path: Path, text: Text = Text()) -> TableFile:
+def open_table(path: Path, text: TextFormat = TextFormat()) -> TableFile:
     """A table with its header read and checked."""
     if not path.is_file():
         raise DpflError(
@@ -162,10 +162,10 @@ def _open_parquet(path: Path) -> TableFile:
         raise _unreadable(path, error) from None
 
 
-def _open_csv(path: Path, text: Text) -> TableFile:
+def _open_csv(path: Path, text: TextFormat) -> TableFile:
     try:
         cuts = {
-            mark: next((row for _, row in _lines(path, Text(mark, text.decimal, text.encoding)) if row), [])
+            mark: next((row for _, row in _lines(path, TextFormat(mark, text.decimal, text.encoding)) if row), [])
             for mark in ((text.delimiter,) if text.delimiter else DELIMITERS)
         }
     except UnicodeError:
@@ -175,10 +175,10 @@ def _open_csv(path: Path, text: Text) -> TableFile:
     mark, header = max(cuts.items(), key=lambda item: len(item[1]))
     if not header:
         raise DpflError(f"{path} is empty: give a file with a header and rows.")
-    return TableFile(path, tuple(name.strip() for name in header), Text(mark, text.decimal, text.encoding))
+    return TableFile(path, tuple(name.strip() for name in header), TextFormat(mark, text.decimal, text.encoding))
 
 
-def _lines(path: Path, text: Text) -> Iterator[tuple[int, list[str]]]:
+def _lines(path: Path, text: TextFormat) -> Iterator[tuple[int, list[str]]]:
     """Each row's first line, counted from 1, and its fields; slow, so only for headers and errors."""
     encoding = "utf-8-sig" if text.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else text.encoding
     with _bytes(path) as raw, io.TextIOWrapper(raw, encoding, newline="") as stream:

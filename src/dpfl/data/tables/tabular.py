@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.dataset import Dataset, Source
+from dpfl.data.dataset import Dataset, DataSource
 from dpfl.data.sources import randhie_table
-from dpfl.data.tables.declared import Declared, declare
+from dpfl.data.tables.declared import TableDeclaration, declare
 from dpfl.data.tables.table import Table, read_table
 from dpfl.errors import DpflError
 from dpfl.tasks import Task
 
 
-def own_table(place: Path, words: Mapping[str, Any]) -> Source:
+def own_table(place: Path, words: Mapping[str, Any]) -> DataSource:
     said = declare(words)
     if said.schema.site and not said.sites:
         raise DpflError("data.site names a column, but who takes part is not read off private data: list data.sites, too.")
@@ -23,18 +23,18 @@ def own_table(place: Path, words: Mapping[str, Any]) -> Source:
     return _source(read_table(place, said.schema, said.text, seed, said.sites), said, place.is_dir() or bool(said.schema.site))
 
 
-def study(label: str, test: Mapping[str, Any] | None) -> Source:
+def study(label: str, test: Mapping[str, Any] | None) -> DataSource:
     said = randhie_table.declared(label, test)
     return _source(replace(randhie_table.read(said), name="randhie"), said, owned=True)
 
 
-def _source(whole: Table, said: Declared, owned: bool) -> Source:
+def _source(whole: Table, said: TableDeclaration, owned: bool) -> DataSource:
     train, test = whole, None
     if said.test and said.test.file:
         test = read_table(Path(said.test.file).expanduser(), said.schema, said.text, said.test.seed)
     elif said.test and said.test.share:
         train, test = whole.held_out(said.test.share)
-    return Source(
+    return DataSource(
         _dataset(train, said.task),
         None if test is None else _dataset(test, said.task),
         train.by_site() if owned else (),

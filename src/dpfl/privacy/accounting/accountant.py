@@ -17,8 +17,8 @@ import numpy as np
 
 from dpfl.errors import DpflError
 from dpfl.lazy_import import dp, special
-from dpfl.privacy.accounting.events import REPLACE, Event, Spent, encode, neighbours_of
-from dpfl.privacy.accounting.loss_grid import BothWays
+from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, encode, neighbours_of
+from dpfl.privacy.accounting.loss_grid import LossGridPair
 from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.renyi import sampled_divergences
 
@@ -46,7 +46,7 @@ class Accountant:
     quick: Accountant | None = None
     """A cheaper upper bound on the same figure, for decisions that it can settle."""
 
-    def epsilon(self, spent: Spent, delta: float) -> float:
+    def epsilon(self, spent: EventCounts, delta: float) -> float:
         """Epsilon at `delta`; infinite where an event has no noise."""
         events = frozenset((event, count) for event, count in spent.items() if count > 0)
         if not events:
@@ -86,7 +86,7 @@ def _relation(events: Frozen) -> dp.NeighboringRelation:
 
 
 @lru_cache(maxsize=64)
-def _pld_of(event: Event, interval: float) -> BothWays:
+def _pld_of(event: Event, interval: float) -> LossGridPair:
     rate, noise = 1.0, event
     if isinstance(event, dp.PoissonSampledDpEvent):
         rate, noise = event.sampling_probability, event.event
@@ -105,7 +105,7 @@ def _pld_epsilon(events: Frozen, delta: float, interval: float = DISCRETISATION)
     return _composed(events, interval).epsilon(delta)
 
 
-def _composed(events: Frozen, interval: float) -> BothWays:
+def _composed(events: Frozen, interval: float) -> LossGridPair:
     ordered = _in_order(events)
     plain = sum(count / event.noise_multiplier**2 for event, count in ordered if isinstance(event, dp.GaussianDpEvent))
     parts = [_pld_of(event, interval).repeated(count) for event, count in ordered if not isinstance(event, dp.GaussianDpEvent)]
@@ -118,7 +118,7 @@ def _composed(events: Frozen, interval: float) -> BothWays:
 
 
 @lru_cache(maxsize=256)
-def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> BothWays:
+def _multiple(start: Frozen, event: Event, stride: int, multiple: int) -> LossGridPair:
     """The start and a multiple of `stride` releases of the event: what was composed for the multiple before, once more."""
     if multiple > 1:
         return _multiple(start, event, stride, multiple - 1).beside(_multiple(frozenset(), event, stride, 1))

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import Accountant, Frozen, accountant
-from dpfl.privacy.accounting.events import Event, Spent, add
+from dpfl.privacy.accounting.events import Event, EventCounts, add
 
 MOST_EPSILON = 1e6
 MOST = 1_000_000
@@ -26,7 +26,7 @@ def check_target(epsilon: float, delta: float) -> None:
         raise DpflError(f"delta must lie between 0 and 1, not {delta}; choose it well below one over the records.")
 
 
-def affordable(spent: Spent, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0) -> int:
+def affordable(spent: EventCounts, event: Event, epsilon: float, delta: float, by: Accountant, horizon: int = 0) -> int:
     """The largest number of further releases of `event` that keeps epsilon(spent + them) <= epsilon.
 
     A caller that knows how many it wants says so as `horizon`: where that many are affordable, they are the answer, and one
@@ -82,7 +82,7 @@ def _largest(fits: Callable[[int], bool], guess: int, factor: float) -> int:
     return low
 
 
-def noise_for(plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant) -> float:
+def noise_for(plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant) -> float:
     """The smallest noise multiplier z with epsilon(plan(z)) <= epsilon, to a relative 3e-4.
 
     By the accountant's quick bounds where it has them, which ask for some 1e-4 more noise. What one bound accepts is enough, so
@@ -99,7 +99,7 @@ def noise_for(plan: Callable[[float], Spent], epsilon: float, delta: float, by: 
     return least
 
 
-def _least(plan: Callable[[float], Spent], epsilon: float, delta: float, by: Accountant) -> float:
+def _least(plan: Callable[[float], EventCounts], epsilon: float, delta: float, by: Accountant) -> float:
     """Bracketed by doubling, then bisection on log z with a secant guess, since log epsilon is almost linear in log z."""
 
     def excess(z: float) -> float:
@@ -121,7 +121,7 @@ def _root(excess: Callable[[float], float], start: float, factor: float) -> floa
 def noise_near(
     theory: Callable[[float], float],
     error: float,
-    plan: Callable[[float], Spent],
+    plan: Callable[[float], EventCounts],
     epsilon: float,
     delta: float,
     by: Accountant,

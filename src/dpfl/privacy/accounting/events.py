@@ -12,7 +12,7 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import dp
 
 Event: TypeAlias = "dp.DpEvent"
-Spent = Mapping[Any, int]
+EventCounts = Mapping[Any, int]
 """How many times each event was released."""
 
 ADD_REMOVE = "add/remove one"
@@ -105,22 +105,22 @@ def neighbours_of(events: Iterable[Event]) -> str:
     return REPLACE if fixed == {True} else ADD_REMOVE
 
 
-def add_all(spent: Spent, more: Spent) -> dict[Event, int]:
+def add_all(spent: EventCounts, more: EventCounts) -> dict[Event, int]:
     total = dict(spent)
     for event, count in more.items():
         total[event] = total.get(event, 0) + count
     return total
 
 
-def less(spent: Spent, known: Spent) -> dict[Event, int]:
+def less(spent: EventCounts, known: EventCounts) -> dict[Event, int]:
     """What was released beyond what is known."""
     return {event: count - known.get(event, 0) for event, count in spent.items() if count > known.get(event, 0)}
 
 
-def at_least(spent: Spent, floor: Spent) -> dict[Event, int]:
+def at_least(spent: EventCounts, floor: EventCounts) -> dict[Event, int]:
     """The larger count of each."""
     return {event: max(spent.get(event, 0), floor.get(event, 0)) for event in {**spent, **floor}}
 
 
-def add(spent: Spent, event: Event, count: int) -> dict[Event, int]:
+def add(spent: EventCounts, event: Event, count: int) -> dict[Event, int]:
     return add_all(spent, {event: count})

@@ -22,7 +22,7 @@ ORDERS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Losses:
+class LossGrid:
     """The chance of each loss, from `lowest` intervals on, and of an infinite one: never less than the mechanism's own."""
 
     interval: float
@@ -50,16 +50,16 @@ class Losses:
         least = max(-(times * log + room) * count / order for order, log in enumerate(down, 1))
         return max(0, math.floor(least)), min((count - 1) * times, math.ceil(most))
 
-    def repeated(self, times: int) -> Losses:
+    def repeated(self, times: int) -> LossGrid:
         """Of as many independent releases."""
         least, most = self._span(times)
         held = most - least + 1
         size = fft.next_fast_len(max(held, len(self.chances)), real=True)
         whole = fft.irfft(_power(fft.rfft(self.chances, size), times), size)
         infinite = CUT - math.expm1(times * math.log1p(-self.infinite))
-        return Losses(self.interval, self.lowest * times + least, np.roll(whole, -least)[:held], infinite)
+        return LossGrid(self.interval, self.lowest * times + least, np.roll(whole, -least)[:held], infinite)
 
-    def beside(self, other: Losses) -> Losses:
+    def beside(self, other: LossGrid) -> LossGrid:
         """Of both, on one grid. What is cut off at the top is an infinite loss, and at the bottom the least that is kept."""
         held = len(self.chances) + len(other.chances) - 1
         size = fft.next_fast_len(held, real=True)
@@ -69,7 +69,7 @@ class Losses:
         kept = chances[low:high].copy()
         kept[0] += chances[:low].sum()
         infinite = self.infinite + other.infinite - self.infinite * other.infinite + max(0.0, float(chances[high:].sum()))
-        return Losses(self.interval, self.lowest + other.lowest + low, kept, infinite)
+        return LossGrid(self.interval, self.lowest + other.lowest + low, kept, infinite)
 
     def epsilon(self, delta: float) -> float:
         """The least with sum over larger losses of (1 - exp(epsilon - loss)) chance <= delta; infinite where there is none."""
@@ -101,23 +101,23 @@ def _power(base: np.ndarray, times: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class BothWays:
+class LossGridPair:
     """For a record that is removed and for one that is added; the same object where the two are alike."""
 
-    removed: Losses
-    added: Losses
+    removed: LossGrid
+    added: LossGrid
 
     @property
     def alike(self) -> bool:
         return self.removed is self.added
 
-    def repeated(self, times: int) -> BothWays:
+    def repeated(self, times: int) -> LossGridPair:
         removed = self.removed.repeated(times)
-        return BothWays(removed, removed if self.alike else self.added.repeated(times))
+        return LossGridPair(removed, removed if self.alike else self.added.repeated(times))
 
-    def beside(self, other: BothWays) -> BothWays:
+    def beside(self, other: LossGridPair) -> LossGridPair:
         removed = self.removed.beside(other.removed)
-        return BothWays(removed, removed if self.alike and other.alike else self.added.beside(other.added))
+        return LossGridPair(removed, removed if self.alike and other.alike else self.added.beside(other.added))
 
     def epsilon(self, delta: float) -> float:
         removed = self.removed.epsilon(delta)

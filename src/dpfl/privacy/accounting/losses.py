@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpfl.lazy_import import pld
-from dpfl.privacy.accounting.loss_grid import BothWays, Losses
+from dpfl.privacy.accounting.loss_grid import LossGrid, LossGridPair
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 
 
-def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> BothWays:
+def gaussian_losses(noise_multiplier: float, rate: float, interval: float) -> LossGridPair:
     """Without sampling the losses are the same for a record that is removed and for one that is added."""
     change = pld.privacy_loss_mechanism.AdjacencyType
     removed = _discrete(noise_multiplier, rate, interval, change.REMOVE)
-    return BothWays(removed, removed if rate == 1 else _discrete(noise_multiplier, rate, interval, change.ADD))
+    return LossGridPair(removed, removed if rate == 1 else _discrete(noise_multiplier, rate, interval, change.ADD))
 
 
-def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> Losses:
+def _discrete(noise_multiplier: float, rate: float, interval: float, adjacency: AdjacencyType) -> LossGrid:
     losses = pld.privacy_loss_mechanism.GaussianPrivacyLoss(noise_multiplier, sampling_prob=rate, adjacency_type=adjacency)
     bounds = losses.connect_dots_bounds()
     low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
     return connected(interval, low, _deltas(losses, noise_multiplier, rate, np.arange(low, high + 1) * interval))
 
 
-def connected(interval: float, low: int, deltas: np.ndarray) -> Losses:
+def connected(interval: float, low: int, deltas: np.ndarray) -> LossGrid:
     """The losses on the grid whose delta is given at every point of it, and between two of them on the straight line (in
     e^epsilon), where the mechanism's own lies below it."""
     deltas = np.maximum.accumulate(deltas[::-1])[::-1]  # none may grow with epsilon, which rounding makes some do
@@ -40,7 +40,7 @@ def connected(interval: float, low: int, deltas: np.ndarray) -> Losses:
     chances[1:-1] = (falls[:-1] * math.exp(interval) - falls[1:]) / math.expm1(interval)
     chances[-1] = falls[-1] / -math.expm1(-interval) if len(falls) else 0.0
     chances[0] = 1 - deltas[0] - (falls[0] / math.expm1(interval) if len(falls) else 0.0)
-    return Losses(interval, low, chances.clip(min=0.0), float(deltas[-1]))
+    return LossGrid(interval, low, chances.clip(min=0.0), float(deltas[-1]))
 
 
 def _deltas(losses: GaussianPrivacyLoss, noise_multiplier: float, rate: float, epsilons: np.ndarray) -> np.ndarray:

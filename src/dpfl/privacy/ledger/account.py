@@ -17,7 +17,7 @@ END = 1 << 62
 
 
 @dataclass(frozen=True)
-class Account:
+class LedgerAccount:
     """Whose ledger it is, and what one of its records is: a sample or a client, added and removed or replaced."""
 
     owner: str
@@ -52,7 +52,7 @@ def mark_of(salt: str, data: str) -> str:
     return hmac.new(bytes.fromhex(salt), data.encode(), hashlib.sha256).hexdigest() if data else ""
 
 
-def refuse_kinds(path: Path, found: Account, asked: Account) -> None:
+def refuse_kinds(path: Path, found: LedgerAccount, asked: LedgerAccount) -> None:
     """Epsilons for other units or neighbours cannot be added up."""
     if (found.unit, found.neighbours) != (asked.unit, asked.neighbours):
         kinds = (f"one {account.unit} (neighbours: {account.neighbours})" for account in (found, asked))

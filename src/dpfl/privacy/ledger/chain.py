@@ -26,18 +26,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Tail:
+class ChainTail:
     """Where the chain ends: how many rows it has, and the seal of the last."""
 
     links: int = 0
     seal: str = ""
 
 
-def append(connection: sqlite3.Connection, tail: Tail, table: str, *values: Value) -> Tail:
+def append(connection: sqlite3.Connection, tail: ChainTail, table: str, *values: Value) -> ChainTail:
     """One more row; call it inside a transaction, with the chain's present end."""
     link, seal = tail.links + 1, _seal(tail.seal, table, values)
     connection.execute(_INSERT[table], (*values, link, seal))
-    return Tail(link, seal)
+    return ChainTail(link, seal)
 
 
 def _seal(before: str, table: str, values: tuple[Value, ...]) -> str:
@@ -50,7 +50,7 @@ _INSERT = {
 }
 
 
-def check(connection: sqlite3.Connection) -> Tail:
+def check(connection: sqlite3.Connection) -> ChainTail:
     """The end of a chain that is whole; anything else is an error that names the first row which is wrong."""
     links, before, counts = 0, "", dict.fromkeys(COLUMNS, 0)
     for link, table, number, seal, values in _rows(connection):
@@ -66,21 +66,21 @@ def check(connection: sqlite3.Connection) -> Tail:
     if last != {table: count for table, count in counts.items() if count}:
         lost = next((table for table in COLUMNS if last.get(table, 0) != counts[table]), "a table")
         raise sqlite3.DatabaseError(f"rows are missing at the end of {lost}")
-    return Tail(links, before)
+    return ChainTail(links, before)
 
 
-def passes(connection: sqlite3.Connection, tail: Tail) -> bool:
+def passes(connection: sqlite3.Connection, tail: ChainTail) -> bool:
     """Whether the chain went through here."""
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
     found = connection.execute(f"SELECT seal FROM ({tables}) WHERE link = ?", (tail.links,)).fetchone()
     return not tail.links or found == (tail.seal,)
 
 
-def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[Tail]:
+def tails_at(connection: sqlite3.Connection, links: Collection[int]) -> list[ChainTail]:
     """Where the chain went through, at these rows, in their order."""
     tables = " UNION ALL ".join(f"SELECT link, seal FROM {table}" for table in COLUMNS)
     query = f"SELECT link, seal FROM ({tables}) WHERE link IN ({', '.join('?' * len(links))}) ORDER BY link"
-    return [Tail(*row) for row in connection.execute(query, tuple(links))]
+    return [ChainTail(*row) for row in connection.execute(query, tuple(links))]
 
 
 def _rows(connection: sqlite3.Connection) -> list[tuple[int, str, int, str, tuple[Value, ...]]]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import Event
-from dpfl.privacy.ledger.ledger import Account, Ledger, refuse_kinds
-from dpfl.privacy.ledger.limit import Limit, Share
+from dpfl.privacy.ledger.ledger import Ledger, LedgerAccount, refuse_kinds
+from dpfl.privacy.ledger.limit import Limit, SubLimit
 
 FEDERATION = "federation"
 """The owner of the ledger that all clients share."""
@@ -20,7 +20,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Ledgers:
+class ClientLedgers:
     """Those that a run uses: of one unit and one kind of neighbours, for `data` (a digest an owner) where that is said."""
 
     folder: Path
@@ -31,7 +31,7 @@ class Ledgers:
     data: Sequence[str] = ()
     public: Sequence[str] = ()
     """Digests of data that is nobody's secret in this run."""
-    shares: Sequence[Share] = ()
+    shares: Sequence[SubLimit] = ()
     """Limits on parts of what each owner spends."""
 
     def __len__(self) -> int:
@@ -47,7 +47,7 @@ class Ledgers:
     def read(self, number: int) -> Ledger:
         """Of a run that has ended: nothing is written, and none is made."""
         ledger = Ledger.read(self.path(number))
-        ledger.refuse_other(Account(self.names[number], self.unit, self.neighbours))
+        ledger.refuse_other(LedgerAccount(self.names[number], self.unit, self.neighbours))
         return ledger
 
     def check(self) -> None:
@@ -63,7 +63,7 @@ class Ledgers:
                     f"{'one for the federation' if federal else 'one a client'}; what it counts would be missing from the "
                     "statement: keep another folder of ledgers for this run (privacy.ledger)."
                 )
-            refuse_kinds(path, account, Account(account.owner, self.unit, self.neighbours))
+            refuse_kinds(path, account, LedgerAccount(account.owner, self.unit, self.neighbours))
             self._refuse_twice(path)
         used = [account.owner for _, account, spent in found if spent]
         lost = [name for number, name in enumerate(self.names) if not self.path(number).exists()]
@@ -94,7 +94,7 @@ class Ledgers:
         return [_seen(path)[1] if path.exists() else {} for path in paths]
 
 
-def _seen(path: Path) -> tuple[Account, dict[Event, int]]:
+def _seen(path: Path) -> tuple[LedgerAccount, dict[Event, int]]:
     with closing(Ledger.read(path)) as ledger:
         return ledger.account, ledger.spent()
 

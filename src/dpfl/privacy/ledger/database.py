@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from dpfl.errors import DpflError
-from dpfl.privacy.ledger.chain import COLUMNS, Tail, append
+from dpfl.privacy.ledger.chain import COLUMNS, ChainTail, append
 
 FORMAT = 2
 """Of the file, as its user_version; 1 had no chain, no neighbours and no binding to data."""
@@ -145,7 +145,7 @@ def create(path: Path, account: Sequence[str], limit: Sequence[float | str]) -> 
         connection.execute("PRAGMA synchronous = OFF")  # flushed below, all of it at once
         connection.executescript("BEGIN;" + SCHEMA + "".join(_guards()))
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-        tail = append(connection, Tail(), "account", *account, secrets.token_hex(32))
+        tail = append(connection, ChainTail(), "account", *account, secrets.token_hex(32))
         if limit:
             append(connection, tail, "limits", *limit, time.time())
         connection.execute("COMMIT")

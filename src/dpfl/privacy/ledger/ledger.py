@@ -16,25 +16,25 @@ from pathlib import Path
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant
 from dpfl.privacy.accounting.calibration import MOST
-from dpfl.privacy.accounting.events import REPLACE, Event, Spent, add, add_all, decode, encode, neighbours_of
+from dpfl.privacy.accounting.events import REPLACE, Event, EventCounts, add, add_all, decode, encode, neighbours_of
 from dpfl.privacy.ledger.account import (
     END,
-    Account,
+    LedgerAccount,
     limit_row,
     limits_since_the_first_debit,
     mark_of,
     read_plans,
     refuse_kinds,
 )
-from dpfl.privacy.ledger.chain import Tail, Value, append, check, passes, tails_at
+from dpfl.privacy.ledger.chain import ChainTail, Value, append, check, passes, tails_at
 from dpfl.privacy.ledger.database import check_form, connect, connect_to_read, create, unusable
-from dpfl.privacy.ledger.limit import Limit, Share
-from dpfl.privacy.ledger.starts import Anchors, Start, is_taken_over, new_start, read_starts, runs_before
+from dpfl.privacy.ledger.limit import Limit, SubLimit
+from dpfl.privacy.ledger.starts import Anchors, NodeStart, is_taken_over, new_start, read_starts, runs_before
 
-__all__ = ["END", "Account", "Ledger", "Limit", "Refused", "refuse_kinds"]
+__all__ = ["END", "BudgetRefusal", "Ledger", "LedgerAccount", "Limit", "refuse_kinds"]
 
 
-class Refused(DpflError):
+class BudgetRefusal(DpflError):
     """The owner's budget does not allow this release; nothing was released."""
 
 
@@ -43,8 +43,8 @@ class _Held:
     """What a ledger holds at a version of its file, so that it is not read again for every debit."""
 
     version: int
-    tail: Tail
-    spent: Spent
+    tail: ChainTail
+    spent: EventCounts
     limit: Limit | None
     mark: str
     events: Mapping[Event, int]
@@ -66,7 +66,7 @@ class Ledger:
                 self._look()
                 connection.execute("COMMIT")
                 row = connection.execute("SELECT owner, unit, neighbours, salt FROM account").fetchone()
-                self.account, self._salt, self._mark = Account(*row[:3]), row[3], mark_of(row[3], data)
+                self.account, self._salt, self._mark = LedgerAccount(*row[:3]), row[3], mark_of(row[3], data)
             except BaseException:
                 connection.close()
                 raise
@@ -79,7 +79,7 @@ class Ledger:
 
         A new one gets `limit`, an old one keeps the limit that its owner set.
         """
-        path, account = Path(path), Account(owner, unit, neighbours)
+        path, account = Path(path), LedgerAccount(owner, unit, neighbours)
         if not path.exists():
             create(path, astuple(account), limit_row(limit) if limit else ())
         ledger = cls(path, connect(path), data)
@@ -95,7 +95,7 @@ class Ledger:
     def read(cls, path: Path) -> Ledger:
         return cls(_there(path), connect_to_read(path))
 
-    def refuse_other(self, account: Account) -> None:
+    def refuse_other(self, account: LedgerAccount) -> None:
         try:
             if self.account.owner != account.owner:
                 raise DpflError(
@@ -167,7 +167,9 @@ class Ledger:
         with self._errors(), self._transaction():
             known = self.plans().get(run, {}).get(event)
             if known is not None and known != most:
-                raise Refused(f"The ledger {self.path.name} holds another plan of this run: {known} releases, not {most}.")
+                raise BudgetRefusal(
+                    f"The ledger {self.path.name} holds another plan of this run: {known} releases, not {most}."
+                )
             if known is None:
                 self._append("plans", run, self._know(run, event), most, time.time())
 
@@ -190,7 +192,7 @@ class Ledger:
             found = [(decode(line), int(count), int(others)) for line, count, others in self._connection.execute(query, (run,))]
         return {event: count for event, count, _ in found}, {event: others for event, _, others in found if others}
 
-    def spent_of(self, share: Share, besides: str = "") -> dict[Event, int]:
+    def spent_of(self, share: SubLimit, besides: str = "") -> dict[Event, int]:
         """Of a run, or since a day; the run `besides` left out."""
         return self._sums("d.run != ? AND ? IN ('', d.run) AND d.at >= ?", besides, share.run, share.since(time.time()))
 
@@ -204,12 +206,12 @@ class Ledger:
             return {decode(line): int(count) for line, count in self._connection.execute(query, given)}
 
     @property
-    def tail(self) -> Tail:
+    def tail(self) -> ChainTail:
         """Where its chain ends now."""
         with self._errors(), self._transaction():
             return self._now.tail
 
-    def holds(self, tail: Tail) -> bool:
+    def holds(self, tail: ChainTail) -> bool:
         """Whether its chain went through here: a copy from before does not."""
         with self._errors():
             return passes(self._connection, tail)
@@ -221,17 +223,17 @@ class Ledger:
             self._know(new_start(max([least, *boots]) + 1))
 
     @property
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[NodeStart]:
         """Those of the node that writes here, the latest first; none where no node does."""
         with self._errors():
             return read_starts(self._connection, self.tail.links)
 
-    def includes(self, tail: Tail, start: str = "", anchors: Anchors | None = None) -> bool:
+    def includes(self, tail: ChainTail, start: str = "", anchors: Anchors | None = None) -> bool:
         """Whether all that was spent up to there is counted here: in its chain, or in one that was reconciled with it."""
         with self._errors():
             return self.holds(tail) or is_taken_over(self._connection, tail, start, anchors or {})
 
-    def tails_at(self, rows: Collection[int]) -> list[Tail]:
+    def tails_at(self, rows: Collection[int]) -> list[ChainTail]:
         """Where its chain went through, at these rows."""
         with self._errors():
             return tails_at(self._connection, rows)
@@ -248,7 +250,7 @@ class Ledger:
             self._know(name)
             return known
 
-    def add_spent(self, name: str, spent: Mapping[tuple[Event, str], int], planned: Spent) -> None:
+    def add_spent(self, name: str, spent: Mapping[tuple[Event, str], int], planned: EventCounts) -> None:
         """Count what was released and is not written here, whatever limits say: it was spent. By event and by the mark of the
         shares of its noise, if it had a share only; `planned` is what was fixed beforehand on top of it."""
         with self._errors(), self._transaction():
@@ -275,7 +277,7 @@ class Ledger:
         return accountant(by).epsilon(self.spent(), delta)
 
     def remaining(
-        self, event: Event, limit: Limit | None = None, horizon: int = 0, run: str = "", before: Spent | None = None
+        self, event: Event, limit: Limit | None = None, horizon: int = 0, run: str = "", before: EventCounts | None = None
     ) -> int:
         """How many releases of `event` the owner's limit and the run's leave room for, beside those of other runs and those
         that this one makes `before`. At most `horizon`, where one is given.
@@ -296,7 +298,7 @@ class Ledger:
 
     def begin(
         self, run: str, release: str, event: Event, count: int, limit: Limit | None = None, horizon: int = 0,
-        shares: Sequence[Share] = (),
+        shares: Sequence[SubLimit] = (),
     ) -> Callable[[], None]:  # fmt: skip
         """A debit that no limit forbids, in all or on a share, and that the disk is still to have: by what is returned, which
         must be called once, in any thread, before the ledger is used again."""
@@ -307,29 +309,31 @@ class Ledger:
             query = "SELECT d.run, e.event, d.count FROM debits d JOIN events e ON e.id = d.event WHERE d.release = ?"
             known = connection.execute(query, (release,)).fetchone()
             if known and known != (run, encode(event), count):
-                raise Refused(f"The ledger {self.path.name} holds another release under the same name.")
+                raise BudgetRefusal(f"The ledger {self.path.name} holds another release under the same name.")
             if not known:
                 self._check_shares(event, count, shares)
                 self._enter(run, release, event, count, limit, horizon)
         return self._flush
 
-    def _check_shares(self, event: Event, count: int, shares: Sequence[Share]) -> None:
+    def _check_shares(self, event: Event, count: int, shares: Sequence[SubLimit]) -> None:
         for share in shares:
             if not share.limit.allows(self.spent_of(share), event, count):
                 part = f"for the run {share.run}" if share.run else f"for {share.days:g} days"
-                raise Refused(f"The budget of {self.path.stem} {part} (epsilon {share.limit.epsilon:g}) has no room for it.")
+                raise BudgetRefusal(
+                    f"The budget of {self.path.stem} {part} (epsilon {share.limit.epsilon:g}) has no room for it."
+                )
 
     def _enter(self, run: str, release: str, event: Event, count: int, limit: Limit | None, horizon: int) -> None:
         """Inside a transaction, which nobody else can write beside."""
         held = self._now
         if neighbours_of([event]) == REPLACE != self.account.neighbours:
-            raise Refused(
+            raise BudgetRefusal(
                 f"The ledger {self.path.name} is for neighbours that {self.account.neighbours}; fixed-size draws are proven "
                 "for different neighbours, so they need a ledger of their own."
             )
         for bound in dict.fromkeys((held.limit, limit)):
             if bound and not bound.allows(held.spent, event, count, horizon):
-                raise Refused(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
+                raise BudgetRefusal(f"The budget of {self.path.stem} (epsilon {bound.epsilon:g}) has no room for {count} more.")
         self._bind()
         number, held = self._know(run, event), self._now
         tail = append(self._connection, held.tail, "debits", run, release, number, count, self._time())

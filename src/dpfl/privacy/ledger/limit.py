@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpfl.privacy.accounting.accountant import accountant, proving
 from dpfl.privacy.accounting.calibration import affordable, check_target
-from dpfl.privacy.accounting.events import Event, Spent, add
+from dpfl.privacy.accounting.events import Event, EventCounts, add
 
 
 @dataclass(frozen=True)
@@ -22,16 +22,16 @@ class Limit:
         check_target(self.epsilon, self.delta)
         proving(self.accountant)
 
-    def covers(self, spent: Spent) -> bool:
+    def covers(self, spent: EventCounts) -> bool:
         by = accountant(self.accountant)
         return bool(by.quick and by.quick.epsilon(spent, self.delta) <= self.epsilon) or (
             by.epsilon(spent, self.delta) <= self.epsilon
         )
 
-    def remaining(self, spent: Spent, event: Event, horizon: int = 0) -> int:
+    def remaining(self, spent: EventCounts, event: Event, horizon: int = 0) -> int:
         return affordable(spent, event, self.epsilon, self.delta, accountant(self.accountant), horizon)
 
-    def allows(self, spent: Spent, event: Event, count: int, horizon: int = 0) -> bool:
+    def allows(self, spent: EventCounts, event: Event, count: int, horizon: int = 0) -> bool:
         """By a bound that is found once where all events are alike; else by RDP, which is quick and never below the truth,
         and by the stated accountant where RDP says no."""
         if any(other != event for other in spent):
@@ -45,7 +45,7 @@ DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class Share:
+class SubLimit:
     """A limit on a part of what is spent: of one run, or of the last so many days."""
 
     limit: Limit

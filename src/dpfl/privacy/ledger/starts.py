@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dpfl.privacy.ledger.chain import Tail
+from dpfl.privacy.ledger.chain import ChainTail
 
 OWN = "node/"
 """How the names of rows begin that are no runs."""
@@ -30,7 +30,7 @@ Anchors = Mapping[int, str]
 
 
 @dataclass(frozen=True)
-class Start:
+class NodeStart:
     """One start of a node: how many there were, its random name, and the last row of the chain that belongs to it."""
 
     boot: int
@@ -43,7 +43,7 @@ def new_start(boot: int) -> str:
     return f"{OWN}start/{boot}/{secrets.token_hex(8)}"
 
 
-def taken_over(seal: str, starts: Sequence[Start]) -> str:
+def taken_over(seal: str, starts: Sequence[NodeStart]) -> str:
     """The row that says that another chain, which ended with this seal, is counted here too."""
     return f"{OWN}reconciled/{seal}/{','.join(f'{start.name}:{start.end}' for start in starts)}"
 
@@ -53,7 +53,7 @@ def anchored(seal: str, anchors: Anchors) -> str:
     return f"{OWN}anchors/{seal}/{','.join(f'{row}:{digits}' for row, digits in anchors.items())}"
 
 
-def anchor_rows(rows: int, starts: Sequence[Start]) -> list[int]:
+def anchor_rows(rows: int, starts: Sequence[NodeStart]) -> list[int]:
     """Rows that a head of so many names: the last ones, some of those before, and where the listed starts end."""
     back, distance = set(range(1, DENSE + 1)), float(DENSE)
     while (distance := distance * SPREAD) < rows:
@@ -66,13 +66,13 @@ def contradict(one: Anchors, other: Anchors) -> bool:
     return any(other.get(row, digits) != digits for row, digits in one.items())
 
 
-def read_starts(connection: sqlite3.Connection, rows: int) -> list[Start]:
+def read_starts(connection: sqlite3.Connection, rows: int) -> list[NodeStart]:
     """The starts of a chain of so many rows, the latest first."""
-    found: list[Start] = []
+    found: list[NodeStart] = []
     query = f"SELECT run, link FROM runs WHERE substr(run, 1, {len(OWN)}) = ? ORDER BY id DESC"
     for run, link in connection.execute(query, (OWN,)):
         if match := _START.fullmatch(run):
-            found.append(Start(int(match[1]), match[2], rows))
+            found.append(NodeStart(int(match[1]), match[2], rows))
             rows = int(link) - 1
     return found
 
@@ -83,7 +83,7 @@ def runs_before(connection: sqlite3.Connection, run: str) -> int:
     return int(connection.execute(query, (OWN, run)).fetchone()[0])
 
 
-def is_taken_over(connection: sqlite3.Connection, tail: Tail, start: str, anchors: Anchors) -> bool:
+def is_taken_over(connection: sqlite3.Connection, tail: ChainTail, start: str, anchors: Anchors) -> bool:
     """Whether a chain up to here was reconciled: by its seal, or as an earlier part of one that was.
 
     It is such a part if that chain went through its last row by one of its anchors. Where one of the two has no anchors, it
@@ -109,7 +109,7 @@ def _pairs(words: str) -> dict[str, str]:
     return dict(part.split(":") for part in words.split(",") if part)
 
 
-def common_rows(ledger: Sequence[Start], head: Sequence[Start]) -> int:
+def common_rows(ledger: Sequence[NodeStart], head: Sequence[NodeStart]) -> int:
     """Rows that two chains share for certain: up to the row of the latest start that both have."""
     names = {start.name for start in head}
     for place, start in enumerate(ledger):
@@ -118,7 +118,7 @@ def common_rows(ledger: Sequence[Start], head: Sequence[Start]) -> int:
     return 0
 
 
-def spread_starts(starts: Sequence[Start]) -> tuple[Start, ...]:
+def spread_starts(starts: Sequence[NodeStart]) -> tuple[NodeStart, ...]:
     """The latest, those 1, 2, 4, ... before it, and no others: a few, of which a copy from any time shares a late one."""
     places = [0, *(1 << power for power in range(max(len(starts) - 1, 0).bit_length()))]
     return tuple(starts[place] for place in places if place < len(starts))

@@ -49,7 +49,7 @@ class Clip(Protocol):
 
 
 @runtime_checkable
-class Measuring(Protocol):
+class MeasuringClip(Protocol):
     """A clip that bounds something else than the norm of the vector."""
 
     def norms(self, rows: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Measuring(Protocol):
 
 
 @runtime_checkable
-class Reshaping(Protocol):
+class ReshapingClip(Protocol):
     """A clip that shrinks parts of a vector by factors of their own, and is not by layers."""
 
     def clipped(self, rows: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class Reshaping(Protocol):
 
 
 @runtime_checkable
-class Adapting(Protocol):
+class AdaptiveClip(Protocol):
     """A clip whose level follows what it adapts to."""
 
     def adapt(self, seen: Any, /) -> Clip:
@@ -73,7 +73,7 @@ class Adapting(Protocol):
 
 
 def adapted(clip: Clip, seen: Any) -> Clip:
-    return clip.adapt(seen) if isinstance(clip, Adapting) else clip
+    return clip.adapt(seen) if isinstance(clip, AdaptiveClip) else clip
 
 
 def check_level(level: float) -> None:
@@ -230,7 +230,7 @@ class ShareOfMean(Flat):
 
 @part("clip.model", clip_norm="level")
 @dataclass(frozen=True)
-class Model(Flat):
+class ModelClip(Flat):
     """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
 
     bounds = "model"
@@ -274,14 +274,14 @@ def measured(vector: Tensor, clip: Clip | None = None) -> float:
 
 def _norm(vector: Tensor, clip: Clip | None) -> Tensor:
     """By the clip's own measure, where it has one; an upper bound, in float64."""
-    return clip.norms(vector[None]) if isinstance(clip, Measuring) else squared_norms(vector[None]).sqrt()
+    return clip.norms(vector[None]) if isinstance(clip, MeasuringClip) else squared_norms(vector[None]).sqrt()
 
 
 def clip_vector(
     vector: Tensor, clip: Clip, names: Sequence[str], offsets: Sequence[int], out: Tensor | None = None
 ) -> tuple[Tensor, bool]:
     """One unit's vector inside its bound, in new memory or in `out`, and whether it was inside before."""
-    if isinstance(clip, Reshaping):
+    if isinstance(clip, ReshapingClip):
         shaped = clip.clipped(vector[None])[0]
         inside = torch.equal(shaped, vector)
         return shaped if out is None else out.copy_(shaped), inside

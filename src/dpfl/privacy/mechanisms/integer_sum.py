@@ -24,7 +24,7 @@ Real = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
-class WholeSum:
+class IntegerSum:
     """A sum over `clients` of vectors whose numbers are within `bound`, each with noise of deviation `share` of its own.
 
     The grid is a power of two that follows from the noise alone. Numbers are rounded once, after their noise was added: that is

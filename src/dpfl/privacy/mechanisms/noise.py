@@ -56,7 +56,7 @@ class Gaussian:
 
 @part("noise.floored-gaussian", noise_multiplier="multiplier")
 @dataclass(frozen=True)
-class AtLeast(Gaussian):
+class FlooredGaussian(Gaussian):
     """Gaussian noise that follows what was released before, counted as the `floor` that it cannot fall below.
 
     Composition theorems want events that are fixed beforehand: the floor is, the noise is not.
@@ -70,24 +70,24 @@ class AtLeast(Gaussian):
             raise DpflError(f"Noise of multiplier {self.multiplier} cannot be counted as {self.floor}.")
 
 
-class NotPlanned(DpflError):
+class UncalibratedNoiseError(DpflError):
     def __init__(self) -> None:
         super().__init__("The noise of this release is not planned yet; give a noise multiplier, or epsilon and rounds.")
 
 
 @part("noise.uncalibrated")
 @dataclass(frozen=True)
-class Planned:
+class Uncalibrated:
     """Noise whose multiplier is still to be found, from the budget, before the first round: Gaussian, or `like` another."""
 
     like: Any = None
 
     @property
     def multiplier(self) -> float:
-        raise NotPlanned
+        raise UncalibratedNoiseError
 
     def vector(self, size: int, deviation: float, rng: np.random.Generator) -> Tensor:
-        raise NotPlanned
+        raise UncalibratedNoiseError
 
 
 class Noise(Protocol):

@@ -22,7 +22,7 @@ _MARK = re.compile(r"shared (\d+)-(\d+)")
 
 @part("noise-shares")
 @dataclass(frozen=True)
-class Shared:
+class NoiseShares:
     """Who shares the noise: every client adds a share, `survivors` shares at least are in every sum that is opened, and
     `colluders` of them may be known to the server.
     """
@@ -60,10 +60,10 @@ class Shared:
         return deviation / math.sqrt(self.unknown)
 
 
-def least_shared(marked: Iterable[str]) -> Shared | None:
+def least_shared(marked: Iterable[str]) -> NoiseShares | None:
     """What must hold for all releases of these marks; None where each had all of its noise."""
     found = [tuple(map(int, match.groups())) for mark in set(marked) if (match := _MARK.fullmatch(mark))]
-    return Shared(*(min(numbers) for numbers in zip(*found, strict=True))) if found else None
+    return NoiseShares(*(min(numbers) for numbers in zip(*found, strict=True))) if found else None
 
 
 def log_total_variation(steps: float, shares: int) -> float:

@@ -18,10 +18,10 @@ from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import REPLACE, Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, NoClip, Quantile
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
-from dpfl.privacy.mechanisms.integer_sum import WholeSum
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum
 from dpfl.privacy.mechanisms.matrix_release import BandedNoise
-from dpfl.privacy.mechanisms.noise import AtLeast, Gaussian, Planned, check_deviation
-from dpfl.privacy.mechanisms.noise_shares import Shared
+from dpfl.privacy.mechanisms.noise import FlooredGaussian, Gaussian, Uncalibrated, check_deviation
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.sampling import All, Cyclic, Sampling
 from dpfl.privacy.mechanisms.secure_noise import SecureGaussian, noisy_number, secure_sum
 
@@ -49,10 +49,10 @@ class Release:
 
     sampling: Sampling = field(default_factory=All)
     clip: Clip = field(default_factory=NoClip)
-    noise: Gaussian | Planned | HaarNoise | BandedNoise | None = None
+    noise: Gaussian | Uncalibrated | HaarNoise | BandedNoise | None = None
     shared_by: int | None = None
     realised: bool = False
-    sums: Shared | None = None
+    sums: NoiseShares | None = None
     divisor: float | None = None
     of_models = False
 
@@ -88,7 +88,7 @@ class Release:
             raise DpflError(
                 "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
             )
-        if isinstance(self._kind, (BandedNoise, AtLeast)):
+        if isinstance(self._kind, (BandedNoise, FlooredGaussian)):
             raise DpflError(
                 "A secure sum is not proven for noise that later rounds take back, or that follows what was released; set "
                 "privacy.aggregation = 'plain'."
@@ -115,7 +115,7 @@ class Release:
     @property
     def planned(self) -> bool:
         """Whether its noise is still to be found from a budget."""
-        return isinstance(self.noise, Planned)
+        return isinstance(self.noise, Uncalibrated)
 
     @property
     def secure(self) -> bool:
@@ -131,7 +131,7 @@ class Release:
         """With the shares of all who add some."""
         if isinstance(self.noise, HaarNoise):
             return self.noise.effective(self.clip)
-        if isinstance(self.noise, AtLeast):
+        if isinstance(self.noise, FlooredGaussian):
             return self.noise.floor
         return self.noise.multiplier if self.noise else 0.0
 
@@ -143,7 +143,7 @@ class Release:
     @property
     def _kind(self) -> Gaussian | HaarNoise | BandedNoise | None:
         """The noise, or what planned noise is to be like."""
-        return self.noise.like if isinstance(self.noise, Planned) else self.noise
+        return self.noise.like if isinstance(self.noise, Uncalibrated) else self.noise
 
     def with_noise(self, multiplier: float) -> Release:
         kind = self._kind
@@ -165,7 +165,7 @@ class Release:
         if not isinstance(kind, BandedNoise) or not isinstance(self.sampling, Cyclic):
             return self
         found = kind.over(rounds, self.sampling.turns(population))
-        return replace(self, noise=Planned(found) if isinstance(self.noise, Planned) else found)
+        return replace(self, noise=Uncalibrated(found) if isinstance(self.noise, Uncalibrated) else found)
 
     def secured(self) -> Release:
         """The release with its noise on a grid; refused where there is no such form of the noise."""
@@ -189,7 +189,7 @@ class Release:
         if not isinstance(noise, HaarNoise):
             return replace(self, clip=clip)
         found = noise.fitted(ends)
-        return replace(self, clip=clip, noise=Planned(found) if isinstance(self.noise, Planned) else found)
+        return replace(self, clip=clip, noise=Uncalibrated(found) if isinstance(self.noise, Uncalibrated) else found)
 
     def divides_by(self, size: int) -> float:
         """Of a client that declared so many units: what it expects to draw, unless all divide by one number."""
@@ -221,10 +221,10 @@ class Release:
         multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         return multiplier * self.sensitivity(largest_weight)
 
-    def whole_sum(self, bound: float, clients: int) -> WholeSum:
+    def whole_sum(self, bound: float, clients: int) -> IntegerSum:
         """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
         assert self.sums is not None
-        return WholeSum(self.added, bound, clients)
+        return IntegerSum(self.added, bound, clients)
 
     def outward(self, vector: Tensor) -> Tensor:
         """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
@@ -299,13 +299,13 @@ class Release:
             )
 
 
-class BySamples(Protocol):
+class SizeDependentNoise(Protocol):
     """Noise that a paper makes by how many samples a client has, and what it claims of it."""
 
     @property
     def multiplier(self) -> float: ...
 
-    def of(self, samples: int) -> BySamples:
+    def of(self, samples: int) -> SizeDependentNoise:
         """For a client that declared so many."""
 
     def claimed(self, releases: int) -> float: ...
@@ -319,7 +319,7 @@ class BySamples(Protocol):
     sensitivity_bound="moves",
 )
 @dataclass(frozen=True)
-class Upload(Release):
+class UpdateRelease(Release):
     """A client's whole update as one release: `moves` is how far one sample, or all that the client has, can move it.
 
     With `by_samples` the noise is each client's own (`own`); what stands here is then that of a usual one.
@@ -327,7 +327,7 @@ class Upload(Release):
 
     moves: float = math.inf
     protects: str = "sample"
-    by_samples: BySamples | None = None
+    by_samples: SizeDependentNoise | None = None
     of_models = True
 
     def __post_init__(self) -> None:
@@ -352,7 +352,7 @@ class Upload(Release):
                 f"{self.apart:g}."
             )
 
-    def own(self, noise: BySamples) -> Upload:
+    def own(self, noise: SizeDependentNoise) -> UpdateRelease:
         """With the noise of one client."""
         return replace(self, noise=Gaussian(noise.multiplier), by_samples=None)
 

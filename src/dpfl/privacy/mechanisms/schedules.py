@@ -13,7 +13,7 @@ from dpfl.privacy.mechanisms.sampling import Poisson
 
 
 @dataclass(frozen=True)
-class Dynamic:
+class DynamicPlan:
     """C_t = C_0 rho_c^(t/T) and mu_t = mu_0 rho_mu^(-t/T), t = 0..T-1: the clip falls, and the noise C_t / mu_t falls faster.
 
     `every` is the number of steps that share the values of the first of them. The paper changes them at each step, its code
@@ -65,7 +65,7 @@ class Dynamic:
         """The paper's epsilon, by the limit theorem over a change at each step; it can lie below the truth."""
         return accountant("gdp-clt").epsilon(replace(self, every=1).events(rate), delta)
 
-    def planned(self, epsilon: float, delta: float, rate: float, by: Accountant) -> Dynamic:
+    def planned(self, epsilon: float, delta: float, rate: float, by: Accountant) -> DynamicPlan:
         """The same schedule with mu_0 set to spend epsilon by this accountant: `gdp-clt` as published, or one that proves."""
         multiplier = noise_for(lambda z: replace(self, mu=1 / z).events(rate), epsilon, delta, by)
         return replace(self, mu=1 / multiplier)

@@ -6,24 +6,26 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dpfl.privacy.mechanisms.integer_sum import Whole, WholeSum
-from dpfl.privacy.mechanisms.noise_shares import Shared
-from dpfl.privacy.queries.columns import ColumnSurvey
-from dpfl.privacy.queries.histogram import Asked, Survey
-from dpfl.privacy.queries.mean import MeanSurvey
-from dpfl.privacy.queries.metric import MetricSurvey
+from dpfl.privacy.mechanisms.integer_sum import IntegerSum, Whole
+from dpfl.privacy.mechanisms.noise_shares import NoiseShares
+from dpfl.privacy.queries.columns import ColumnQuery
+from dpfl.privacy.queries.histogram import LabelQuery, QuerySubject
+from dpfl.privacy.queries.mean import MeanQuery
+from dpfl.privacy.queries.metric import MetricQuery
 
-Mean: TypeAlias = MeanSurvey | ColumnSurvey | MetricSurvey
+Mean: TypeAlias = MeanQuery | ColumnQuery | MetricQuery
 """A mean over all samples, which a sum over clients gives as well as their single answers."""
-AnySurvey: TypeAlias = Survey | MeanSurvey | ColumnSurvey | MetricSurvey
+AnyQuery: TypeAlias = LabelQuery | MeanQuery | ColumnQuery | MetricQuery
 
 
-def answers_of(survey: Mean, shared: Shared, width: int, bound: float, clients: int) -> WholeSum:
+def answers_of(survey: Mean, shared: NoiseShares, width: int, bound: float, clients: int) -> IntegerSum:
     """How clients send what their samples answer with, `width` numbers, for a server that sees the sum over them only."""
-    return WholeSum(shared.share(survey.multiplier * survey.longest(width)), bound, clients)
+    return IntegerSum(shared.share(survey.multiplier * survey.longest(width)), bound, clients)
 
 
-def shared_answer(survey: Mean, shared: Shared, data: Asked, bound: float, clients: int, rng: np.random.Generator) -> Whole:
+def shared_answer(
+    survey: Mean, shared: NoiseShares, data: QuerySubject, bound: float, clients: int, rng: np.random.Generator
+) -> Whole:
     """A client's part of that sum: over its samples, with its share of the noise."""
     total = survey.exact_sum(data)
     return answers_of(survey, shared, len(total), bound, clients).numbers(total.numpy(), rng)

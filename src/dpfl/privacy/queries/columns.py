@@ -13,8 +13,8 @@ from dpfl.codec import part
 from dpfl.lazy_import import torch
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise import check_multiplier
-from dpfl.privacy.queries.histogram import Asked
-from dpfl.privacy.queries.mean import Answered, bounded_sum, noisy_mean, scaled_down
+from dpfl.privacy.queries.histogram import QuerySubject
+from dpfl.privacy.queries.mean import MeanAnswer, bounded_sum, noisy_mean, scaled_down
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ NORMAL = 1.349
 
 @part("query.columns", noise_multiplier="multiplier")
 @dataclass(frozen=True)
-class ColumnSurvey:
+class ColumnQuery:
     """The question for the mean over samples of all that the scales need; the noise protects one sample, added or removed.
 
     A row begins with so many `numbers`, each between -1 and 1 by declared bounds. One whose moments are asked for (`places`)
@@ -46,7 +46,7 @@ class ColumnSurvey:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the paid scales")
 
-    def secured(self) -> ColumnSurvey:
+    def secured(self) -> ColumnQuery:
         return replace(self, secure=True)
 
     @property
@@ -67,13 +67,13 @@ class ColumnSurvey:
     def longest(self, width: int) -> float:
         return self.bound
 
-    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         return self.answer(self._vectors(data), data.declared, rng)
 
-    def exact_sum(self, data: Asked) -> Tensor:
+    def exact_sum(self, data: QuerySubject) -> Tensor:
         return bounded_sum(self._vectors(data), self.width, self.bound)
 
-    def _vectors(self, data: Asked) -> Iterable[Tensor]:
+    def _vectors(self, data: QuerySubject) -> Iterable[Tensor]:
         return data.vectors(lambda rows, labels: self.bounded(rows.flatten(1)))
 
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:
@@ -89,7 +89,7 @@ class ColumnSurvey:
             parts.append((code.unsqueeze(1) == torch.arange(bins)).to(rows.dtype))
         return scaled_down(torch.cat(parts, dim=1), self.bound)
 
-    def combined(self, said: Answered) -> Tensor:
+    def combined(self, said: MeanAnswer) -> Tensor:
         """The means, then the variances of all numbers, 0 and 1 where none were asked for: post-processing, and so free."""
         mean, noise, count = said.mean, said.noise, len(self.places)
         moments = zip(self.places, mean[:count].tolist(), mean[count : 2 * count].tolist(), strict=True)

@@ -59,7 +59,7 @@ def private_histogram(
     return distribution(np.maximum(noisy, 0.0))
 
 
-class Asked(Protocol):
+class QuerySubject(Protocol):
     """A client that is asked about its units: how many of each class, each as a row, some at a time, and what is public.
 
     A unit is a sample, or a person by the mean of their rows: one of either adds at most 1 to the norm of the counts.
@@ -86,7 +86,7 @@ class Asked(Protocol):
 
 @part("query.histogram", noise_multiplier="multiplier")
 @dataclass(frozen=True)
-class Survey:
+class LabelQuery:
     """The question for label shares; the noise protects one sample, added or removed. Without a multiplier there is none.
 
     A `trusted` server may have them exactly where it only ever shows sums with noise for whole clients.
@@ -100,7 +100,7 @@ class Survey:
         if self.multiplier is not None:
             check_multiplier(self.multiplier, " of the histogram")
 
-    def secured(self) -> Survey:
+    def secured(self) -> LabelQuery:
         return replace(self, secure=True)
 
     @property
@@ -111,7 +111,7 @@ class Survey:
     def event(self) -> Event:
         return gaussian(self.multiplier or 0.0)
 
-    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.counts, rng)
 
     def answer(self, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:

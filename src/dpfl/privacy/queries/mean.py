@@ -16,7 +16,7 @@ from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import MARGIN
 from dpfl.privacy.mechanisms.noise import check_multiplier, gaussian_vector
 from dpfl.privacy.mechanisms.secure_noise import secure_sum
-from dpfl.privacy.queries.histogram import Asked
+from dpfl.privacy.queries.histogram import QuerySubject
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @part("query.mean", noise_multiplier="multiplier")
 @dataclass(frozen=True)
-class MeanSurvey:
+class MeanQuery:
     """The question for sum_j x_j / n, n as declared; the noise protects one sample, added or removed.
 
     A sample of d numbers counts with a norm of sqrt(d) at most, which is that of normalised features: longer ones are scaled
@@ -38,7 +38,7 @@ class MeanSurvey:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the mean")
 
-    def secured(self) -> MeanSurvey:
+    def secured(self) -> MeanQuery:
         return replace(self, secure=True)
 
     @property
@@ -53,24 +53,24 @@ class MeanSurvey:
         """How far one sample moves the sum, of so many numbers, at most."""
         return math.sqrt(width)
 
-    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.blocks, data.features, data.declared, rng)
 
-    def exact_sum(self, data: Asked) -> Tensor:
+    def exact_sum(self, data: QuerySubject) -> Tensor:
         return bounded_sum(data.blocks, data.features, self.longest(data.features))
 
     def answer(self, blocks: Iterable[Tensor], features: int, size: int, rng: np.random.Generator) -> np.ndarray:
         """From the client's samples, some rows (n, features) at a time."""
         return noisy_mean(blocks, features, self.longest(features), self, size, rng)
 
-    def combined(self, said: Answered) -> Tensor:
+    def combined(self, said: MeanAnswer) -> Tensor:
         """The mean over all who answered, shrunk by what is noise in it (James and Stein): free, and 0 where all of it is."""
         noise, energy = len(said.mean) * said.noise**2, float(said.mean.square().sum())
         return said.mean.float() * max(0.0, 1.0 - noise / max(energy, 1e-30))
 
 
 @dataclass(frozen=True)
-class Answered:
+class MeanAnswer:
     """What clients said together: the mean over their samples, of how many, and the deviation of the noise in each number."""
 
     mean: Tensor
@@ -78,14 +78,14 @@ class Answered:
     noise: float
 
     @classmethod
-    def of(cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float) -> Answered:
+    def of(cls, answers: Mapping[int, Tensor], declared: Sequence[int], deviation: float) -> MeanAnswer:
         """From the mean of each client, whose sum has noise of this deviation: sum_i (n_i / n) a_i."""
         known = sum(declared[client] for client in answers)
         mean = torch.stack([answer.double() * (declared[client] / known) for client, answer in answers.items()]).sum(0)
         return cls(mean, known, deviation * math.sqrt(len(answers)) / known)
 
 
-class Noisy(Protocol):
+class NoisyQuery(Protocol):
     """What a question says of its noise: in multiples of what one sample can move a sum, and whether it is on a grid."""
 
     @property
@@ -95,7 +95,7 @@ class Noisy(Protocol):
 
 
 def noisy_mean(
-    vectors: Iterable[Tensor], width: int, bound: float, noise: Noisy, size: int, rng: np.random.Generator
+    vectors: Iterable[Tensor], width: int, bound: float, noise: NoisyQuery, size: int, rng: np.random.Generator
 ) -> np.ndarray:  # fmt: skip
     """The sum, over a declared size, of what each sample counts with (n, width), some at a time, each scaled down to the bound.
 

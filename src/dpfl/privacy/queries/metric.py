@@ -12,7 +12,7 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.noise import check_multiplier
-from dpfl.privacy.queries.histogram import Asked
+from dpfl.privacy.queries.histogram import QuerySubject
 from dpfl.privacy.queries.mean import bounded_sum, noisy_mean
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @part("query.metric", noise_multiplier="multiplier")
 @dataclass(frozen=True)
-class MetricSurvey:
+class MetricQuery:
     """The question for the mean over samples of `numbers` between 0 and 1, and of a 1 in one of so many `cells`, if any.
 
     So a sample's vector has a norm of sqrt(numbers + 1) at most (without cells, sqrt(numbers)), and the noise, which protects
@@ -40,7 +40,7 @@ class MetricSurvey:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the private metric")
 
-    def secured(self) -> MetricSurvey:
+    def secured(self) -> MetricQuery:
         return replace(self, secure=True)
 
     @property
@@ -61,10 +61,10 @@ class MetricSurvey:
     def longest(self, width: int) -> float:
         return self.bound
 
-    def ask(self, data: Asked, rng: np.random.Generator) -> np.ndarray:
+    def ask(self, data: QuerySubject, rng: np.random.Generator) -> np.ndarray:
         return self.answer(data.measured(self.most), data.declared, rng)
 
-    def exact_sum(self, data: Asked) -> Tensor:
+    def exact_sum(self, data: QuerySubject) -> Tensor:
         return bounded_sum(data.measured(self.most), self.width, self.bound)
 
     def answer(self, vectors: Iterable[Tensor], size: int, rng: np.random.Generator) -> np.ndarray:

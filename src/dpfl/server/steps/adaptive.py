@@ -17,7 +17,7 @@ from dpfl.server.released_estimates import mean_gradient, noise_energy, released
 from dpfl.server.steps import ali_bounds, als_bounds
 from dpfl.server.steps.ali_bounds import MOST_ITERATIONS, AliInputs, Formula, check_range, raw_gamma, raw_slope
 from dpfl.server.steps.als_bounds import AlsInputs, Theorem2
-from dpfl.server.steps.policy import Facts, Seen, Situation
+from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,7 +27,7 @@ BOUNDS, PHI = "bounds", "phi"
 """What ALS remembers of (13): after how many rounds it was defined, and was not, and its phi."""
 
 
-def rounds_of(now: Situation) -> int:
+def rounds_of(now: StepContext) -> int:
     if now.facts.rounds is None:
         raise DpflError("An adaptive number of steps needs budget.rounds: it weighs rounds against privacy.")
     return now.facts.rounds
@@ -35,7 +35,7 @@ def rounds_of(now: Situation) -> int:
 
 @part("steps.ali", most_tau="most")
 @dataclass(frozen=True)
-class Ali:
+class AliSteps:
     """tau* of (9) by one of its formulas. mu is read off what was `released`, `paid` for by one noisy number more a round,
     taken from `public` clients, or known beforehand as a number; published it is the slope of `raw` gradients from the new
     model to those that clients came to (the paper), or their last `steps` over that way (its code). Gamma is given, or the
@@ -71,7 +71,7 @@ class Ali:
     def extra(self) -> int:
         return int(self.mu == "paid")
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         facts, rounds = now.facts, rounds_of(now)
         mu = now.memory.get("mu") if isinstance(self.mu, str) else self.mu
         gamma = now.memory.get("gamma") if isinstance(self.gamma, str) else self.gamma
@@ -83,17 +83,17 @@ class Ali:
         inputs = AliInputs(float(mu), facts.clip, float(gamma), facts.multiplier, facts.parameters, B, T, facts.rate)
         return max(least, min(self.most, ali_bounds.next_tau(inputs, rounds, now.iterations, now.left, self.formula)))
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._gamma(seen) | self._mu(seen, memory)
 
-    def _gamma(self, seen: Seen) -> dict[str, Tensor]:
+    def _gamma(self, seen: RoundObservation) -> dict[str, Tensor]:
         if not isinstance(self.gamma, str):
             return {}
         said = _exact(seen, self.gamma)
         changes = [float(values["last_losses"]) for values in said.values()]
         return {"gamma": _number(raw_gamma(changes, _weights(seen, said)))}
 
-    def _mu(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _mu(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if self.mu in ("raw", "public"):
             said = seen.public if self.mu == "public" else seen.again()
             rises, runs = ([float(values[name]) for values in said.values()] for name in ("gradients", "distance"))
@@ -113,7 +113,7 @@ class Ali:
 
 @part("steps.als", most_tau="most")
 @dataclass(frozen=True)
-class Als:
+class AlsSteps:
     """The tau with the least bound: (13) where it is defined, else that of Wang et al. with a chosen phi. rho, beta and xi are
     as they were `released`, from `public` clients, or `raw` (published).
 
@@ -148,7 +148,7 @@ class Als:
     def asks_public(self) -> bool:
         return self.estimates == "public"
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         rounds, found = rounds_of(now), now.memory.get("estimates")
         if found is None or rounds >= now.iterations:
             return 1
@@ -160,7 +160,7 @@ class Als:
     def _theorem(self, inputs: AlsInputs) -> Theorem2:
         return Theorem2(als_bounds.phi_of_theorem(self.omega, self.lam, inputs), self.lam)
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         learnt = self._from_released(seen, memory) if self.estimates == "released" else self._from_exact(seen)
         if "estimates" not in learnt:
             return learnt
@@ -179,7 +179,7 @@ class Als:
             f"Wang et al. stood in; its phi, which must be above 0, was {float(memory[PHI]):.4g} at last",
         )
 
-    def _from_exact(self, seen: Seen) -> dict[str, Tensor]:
+    def _from_exact(self, seen: RoundObservation) -> dict[str, Tensor]:
         said = _exact(seen, self.estimates)
         weights = np.array(_weights(seen, said))
         gradients = np.stack([values["gradient"] for values in said.values()])
@@ -190,7 +190,7 @@ class Als:
         found = als_bounds.raw_estimates(losses, rises, runs, apart, weights)
         return {"estimates": torch.tensor([found.rho, found.beta, found.xi], dtype=torch.float64)}
 
-    def _from_released(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _from_released(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         facts, clients = seen.facts, list(seen.updates)
         kept = slope("beta", seen, memory)
         if "beta" not in kept:
@@ -208,22 +208,22 @@ class Als:
         return self.most * rounds
 
 
-def _als_inputs(facts: Facts, estimates: Tensor) -> AlsInputs:
+def _als_inputs(facts: StepFacts, estimates: Tensor) -> AlsInputs:
     rho, beta, xi = estimates.tolist()
     return AlsInputs(rho, beta, xi, facts.rate, facts.multiplier, facts.clip, facts.parameters, min(facts.batches))
 
 
-def _exact(seen: Seen, estimate: str) -> Mapping[int, Mapping[str, np.ndarray]]:
+def _exact(seen: RoundObservation, estimate: str) -> Mapping[int, Mapping[str, np.ndarray]]:
     """Values without noise: of public clients, or (as published) of all."""
     return seen.public if estimate == "public" else seen.raw
 
 
-def _weights(seen: Seen, said: Mapping[int, object]) -> list[float]:
+def _weights(seen: RoundObservation, said: Mapping[int, object]) -> list[float]:
     """Public clients, who have no part in the model, count alike."""
     return [1.0] * len(said) if said is seen.public else [seen.facts.weights[client] for client in said]
 
 
-def _paid_slope(seen: Seen) -> float:
+def _paid_slope(seen: RoundObservation) -> float:
     """sum_i p_i s_i / |w_i - w|, s_i being the noisy norm of a client's difference of mean gradients; not below 0.
 
     The gradients are clipped at ten times the level of steps, so that few are: it has about the size of the raw slope.
@@ -235,7 +235,7 @@ def _paid_slope(seen: Seen) -> float:
     return max(0.0, float(sum(share * rise / run for share, rise, run in zip(p, rises, runs, strict=True))))
 
 
-def _step_slope(seen: Seen) -> float:
+def _step_slope(seen: RoundObservation) -> float:
     """As the authors' code has it: sum_i p_i |x_i after its last step - x_i before it| / |x_i - the new aggregate|."""
     clients = list(seen.raw)
     p = ali_bounds.shares([seen.facts.weights[client] for client in clients])

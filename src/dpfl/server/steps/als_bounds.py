@@ -30,7 +30,7 @@ _LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True)
-class Estimates:
+class AlsEstimates:
     """rho (Lipschitz), beta (smoothness) and xi (divergence of gradients), weighted over the clients."""
 
     rho: float
@@ -75,7 +75,7 @@ class Theorem2:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TauChoice:
     """The tau that a search found, and the bound that it minimises."""
 
     tau: int
@@ -121,7 +121,7 @@ def wang_gap(tau: npt.ArrayLike, T: npt.ArrayLike, inputs: AlsInputs, phi: float
 
 def best_tau(
     inputs: AlsInputs, previous: int, R_s: int, R_c: int, left: int, theorem: Theorem2 | None = None, phi: float = PHI
-) -> Choice:
+) -> TauChoice:
     """Algorithm 2, line 19: the tau in [1, min(2 previous, 100)] with the least bound, and of equal ones the smallest.
 
     T follows the candidate. With the T of the last round, as printed, more local steps would only ever cost.
@@ -131,18 +131,18 @@ def best_tau(
     tau = np.arange(1, min(2 * previous, MOST_ITERATIONS, left) + 1)
     T = total_iterations(tau, R_s, R_c)
     if theorem is not None and (margin(tau, inputs, theorem) > 0).any():
-        return Choice(int(tau[theorem_gap(tau, T, inputs, theorem).argmin()]), "theorem 2")
-    return Choice(int(tau[wang_gap(tau, T, inputs, phi).argmin()]), "wang")
+        return TauChoice(int(tau[theorem_gap(tau, T, inputs, theorem).argmin()]), "theorem 2")
+    return TauChoice(int(tau[wang_gap(tau, T, inputs, phi).argmin()]), "wang")
 
 
 def raw_estimates(
     loss_differences: Values, gradient_differences: Values, distances: Values, divergences: Values, weights: Values
-) -> Estimates:
+) -> AlsEstimates:
     """As published: |F_i(w_i) - F_i(w)| and |grad F_i(w_i) - grad F_i(w)| over |w_i - w|, and |grad F_i(w) - grad F(w)|.
 
     Every one of them depends on the data directly, and no noise covers it.
     """
-    return Estimates(
+    return AlsEstimates(
         rho=raw_slope(loss_differences, distances, weights),
         beta=raw_slope(gradient_differences, distances, weights),
         xi=float(shares(weights) @ per_client("A divergence", divergences, len(weights))),
@@ -158,7 +158,7 @@ def released_estimates(
     noises: Values,
     d: int,
     C: float,
-) -> Estimates:
+) -> AlsEstimates:
     """The same from released gradients g_i only; `noises` are the energies of the noise in each, sigma^2 C^2 d / B^2.
 
     Losses are never released: rho is the size |g_i| of the gradient, at most C by clipping. beta is the slope from |g_i - g_i'|
@@ -171,7 +171,7 @@ def released_estimates(
     apart = per_client("A divergence", divergences, len(p)) ** 2
     # Rounding may leave a trace below 0 where one client has all the weight.
     noise_apart = np.maximum((1 - 2 * p) * noise + p**2 @ noise, 0.0)
-    return Estimates(
+    return AlsEstimates(
         rho=min(C, math.sqrt(denoised(sizes, p, noise, d))),
         beta=released_slope(differences, distances, p, 2 * noise, d),
         xi=math.sqrt(denoised(apart, p, noise_apart, d)),

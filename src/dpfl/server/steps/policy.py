@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Facts:
+class StepFacts:
     """What is settled before training: R_s, the learning rate, sigma, C, d, and for each client q n_i and its weight.
 
     `energy` is E |noise|^2 over (sigma C)^2 in one release: d for plain Gaussian noise.
@@ -33,10 +33,10 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Situation:
+class StepContext:
     """What a policy chooses by: R_c, what is left of it, the last tau (0 before the first), what it remembers, rounds made."""
 
-    facts: Facts
+    facts: StepFacts
     iterations: int
     left: int
     tau: int = 0
@@ -45,12 +45,12 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundObservation:
     """A round as the server saw it: the model that it sent, what each client released and said beside it, and what public
     clients said. `again` asks the clients of a policy that asks for raw values once more, at the new model.
     """
 
-    facts: Facts
+    facts: StepFacts
     round: int
     steps: int
     vector: Tensor
@@ -60,7 +60,7 @@ class Seen:
     again: Callable[[], Mapping[int, Mapping[str, np.ndarray]]] = dict
 
 
-class Steps(Protocol):
+class StepPolicy(Protocol):
     @property
     def adaptive(self) -> bool:
         """Whether tau follows from what is seen in the run."""
@@ -81,10 +81,10 @@ class Steps(Protocol):
     def extra(self) -> int:
         """How many releases a round has beside its steps: a noisy slope that is paid for, or none."""
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         """tau for this round, before it is capped at what the budgets leave."""
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What to remember after a round."""
 
     def total(self, rounds: int) -> int:
@@ -99,7 +99,7 @@ MOST_STEPS = 100_000
 
 @part("steps.fixed")
 @dataclass(frozen=True)
-class Fixed:
+class FixedSteps:
     """The same tau in every round."""
 
     tau: int
@@ -111,10 +111,10 @@ class Fixed:
         if not isinstance(self.tau, int) or not 1 <= self.tau <= MOST_STEPS:
             raise DpflError(f"tau must be at least 1 local step a round (and {MOST_STEPS:,} at most), not {self.tau}.")
 
-    def next(self, now: Situation) -> int:
+    def next(self, now: StepContext) -> int:
         return self.tau
 
-    def learn(self, seen: Seen, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def learn(self, seen: RoundObservation, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {}
 
     def total(self, rounds: int) -> int:
@@ -124,7 +124,7 @@ class Fixed:
         return ()
 
 
-def chosen(policy: Steps, now: Situation) -> int:
+def chosen(policy: StepPolicy, now: StepContext) -> int:
     """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no output."""
     tau = policy.next(now)
     if tau != int(tau) or tau < 1:

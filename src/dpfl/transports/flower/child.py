@@ -28,7 +28,7 @@ Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
-class OwnMachine:
+class LoopbackFilter:
     """Requests from elsewhere reach /v1/fleet/ and nothing else."""
 
     def __init__(self, app: Asgi) -> None:
@@ -53,7 +53,7 @@ def _is_near(client: tuple[str, int] | None) -> bool:
         return False
 
 
-class Naps:
+class BackoffTime:
     """The module `time` where a SuperNode waits: shortly for its own executor, longer each time for the SuperLink."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def superlink() -> None:
     def create_app(*args: Any, **options: Any) -> Any:
         app = make(*args, **options)
         app.user_middleware[:] = [part for part in app.user_middleware if part.cls.__name__ not in IDLE_PARTS]
-        app.add_middleware(OwnMachine)
+        app.add_middleware(LoopbackFilter)
         return app
 
     main.create_app = create_app
@@ -98,7 +98,7 @@ def supernode() -> None:
 
     fleet_http_connection.FleetHttpClient.from_server_address = bounded
     fleet_http_connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = HEARTBEAT_SECONDS
-    start_client_internal.time = Naps()
+    start_client_internal.time = BackoffTime()
     start_client_internal.pull_objects = functools.partial(start_client_internal.pull_objects, initial_backoff=FIRST_NAP)
     flower_supernode()
 

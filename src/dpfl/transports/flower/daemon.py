@@ -17,14 +17,14 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from dpfl.errors import DpflError
-from dpfl.node.policy import Charter
+from dpfl.node.policy import NodePolicy
 from dpfl.node.service import Service
 from dpfl.privacy import Ledger, accountant
 from dpfl.privacy.ledger.client_ledgers import ledger_path
 from dpfl.transports.flower.host import serve
 from dpfl.transports.flower.parent import end_with_parent
-from dpfl.transports.flower.processes import Child, supernode, trusting
-from dpfl.transports.flower.watch import Figure, Watch, alone
+from dpfl.transports.flower.processes import FlowerProcess, supernode, trusting
+from dpfl.transports.flower.watch import MetricSample, MetricsEndpoint, alone
 
 
 def run(policy: Path) -> None:
@@ -40,7 +40,11 @@ def run(policy: Path) -> None:
                 print(f"{charter.name}: the SuperNode ended, and is started again: {words}", file=sys.stderr, flush=True)
 
         port = charter.server.watch
-        with Watch(port, traffic.figures, lambda: "" if node.alive() else "the SuperNode is away") if port else nullcontext():
+        with (
+            MetricsEndpoint(port, traffic.figures, lambda: "" if node.alive() else "the SuperNode is away")
+            if port
+            else nullcontext()
+        ):
             print(
                 f"{charter.name}: letters of {charter.server.address} are answered; log: {charter.folder / 'node.log'}",
                 flush=True,
@@ -48,7 +52,7 @@ def run(policy: Path) -> None:
             serve(node, traffic.answer, charter.allow.most_bytes, stop, say)
 
 
-def connected(charter: Charter) -> Child:
+def connected(charter: NodePolicy) -> FlowerProcess:
     """The SuperNode of a policy, not yet started."""
     authority, key = charter.folder / charter.server.ca, charter.folder / charter.server.key
     if not key.exists():
@@ -84,7 +88,7 @@ class Traffic:
         self._bytes.update({'direction="in"': len(letter), 'direction="out"': len(answer)})
         return answer
 
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[MetricSample]:
         counts = dict(self._service.counts)
         refused = {f'reason="{name.removeprefix("refused ")}"': n for name, n in counts.items() if name.startswith("refused ")}
         limit = self._charter.limit
@@ -93,11 +97,11 @@ class Traffic:
         return [
             alone("dpfl_letters_total", "counter", "Letters that came.", counts.get("letters", 0)),
             alone("dpfl_releases_total", "counter", "Releases paid for since the start.", counts.get("releases", 0)),
-            Figure("dpfl_refusals_total", "counter", "Letters that were refused.", refused),
-            Figure("dpfl_bytes_total", "counter", "Bytes of letters.", dict(self._bytes)),
+            MetricSample("dpfl_refusals_total", "counter", "Letters that were refused.", refused),
+            MetricSample("dpfl_bytes_total", "counter", "Bytes of letters.", dict(self._bytes)),
             alone("dpfl_answering_seconds_total", "counter", "Time spent on answers.", self._seconds),
-            Figure("dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: spent}),
-            Figure(
+            MetricSample("dpfl_epsilon_spent", "gauge", "By the ledger, of all runs.", {guarantee: spent}),
+            MetricSample(
                 "dpfl_epsilon_left", "gauge", "Of the policy's epsilon in all.", {guarantee: max(0.0, limit.epsilon - spent)}
             ),
         ]

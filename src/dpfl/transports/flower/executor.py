@@ -22,7 +22,7 @@ from flwr.proto.runtime_pb2 import (
 from flwr.supercore.constant import TaskType
 
 from dpfl.transports.flower import flower_messages
-from dpfl.transports.flower.flower_messages import Token, Unread
+from dpfl.transports.flower.flower_messages import TaskToken, UnreadableMessage
 
 REFUSED = "This node answers letters of dpfl, and nothing else."
 TOO_LARGE = "The message is larger than this node takes, or no letter."
@@ -40,7 +40,7 @@ class Executor:
     def __init__(
         self, address: str, secret: bytes, answer: Answer, most: int, ending: Callable[[], bool] = lambda: False
     ) -> None:
-        self._token = Token()
+        self._token = TaskToken()
         self._client = flower_messages.runtime(f"http://{address}", secret, self._token, "SuperExec")
         self._answer = answer
         self._most = most
@@ -71,7 +71,7 @@ class Executor:
         if message.metadata.message_type == flower_messages.KIND:
             letter, reason = self._reply(tree, node, run)
         else:
-            with suppress(Unread):
+            with suppress(UnreadableMessage):
                 flower_messages.pull(self._client, tree, node, run, 0, self._ending)
         flower_messages.push(self._client, flower_messages.reply(message, letter, reason), node)
 
@@ -79,7 +79,7 @@ class Executor:
         try:
             message = flower_messages.pull(self._client, tree, node, run, self._most, self._ending)
             letter = flower_messages.unpacked(message.content, self._most)
-        except (Unread, ValueError):
+        except (UnreadableMessage, ValueError):
             return None, TOO_LARGE
         try:
             return self._answer(letter), ""
@@ -95,7 +95,7 @@ class Executor:
             while not done.wait(HEARTBEAT_SECONDS):
                 try:
                     self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-                except (httpx.HTTPError, Unread):
+                except (httpx.HTTPError, UnreadableMessage):
                     continue
 
         thread = threading.Thread(target=beat, daemon=True)

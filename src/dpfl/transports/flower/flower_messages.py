@@ -39,11 +39,11 @@ CALL_SECONDS = 20.0
 TAKING = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
-class Unread(Exception):
+class UnreadableMessage(Exception):
     """What was sent is no letter, is larger than its reader takes, or went missing on its way."""
 
 
-class Token:
+class TaskToken:
     """The token of the task at hand, which every call but the taking of a task shows."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Token:
         return call_next(context)
 
 
-def runtime(url: str, secret: bytes, token: Token, component: str, verify: Any = True) -> RuntimeHttpClient:
+def runtime(url: str, secret: bytes, token: TaskToken, component: str, verify: Any = True) -> RuntimeHttpClient:
     """A client that takes tasks by the secret. Unlike Flower's own it never retries by itself nor ends its process."""
     client = RuntimeHttpClient(
         url,
@@ -81,7 +81,7 @@ def refuse_large(client: _Holder, most: int) -> None:
     def check(response: httpx.Response) -> None:
         size = response.headers.get("content-length", "")
         if not size.isdigit() or int(size) > most:
-            raise Unread
+            raise UnreadableMessage
 
     client._client.event_hooks["response"].append(check)
 
@@ -95,12 +95,12 @@ def unpacked(content: RecordDict, most: int) -> bytes:
     pieces: list[bytes] = []
     for index, (name, record) in enumerate(sorted(content.items())):
         if name != f"{index:06d}" or not isinstance(record, ConfigRecord) or set(record) != {"piece"}:
-            raise Unread
+            raise UnreadableMessage
         if not isinstance(piece := record["piece"], bytes):
-            raise Unread
+            raise UnreadableMessage
         pieces.append(piece)
     if sum(map(len, pieces)) > most:
-        raise Unread
+        raise UnreadableMessage
     return b"".join(pieces)
 
 
@@ -135,7 +135,7 @@ def push(client: RuntimeHttpClient, message: Message, node: int) -> str:
             )
         )
         if list(answer.message_ids) != [message.metadata.message_id]:
-            raise Unread
+            raise UnreadableMessage
         wanted = set(answer.objects_to_push)
         for name, part in get_all_nested_objects(message).items():
             if name in wanted:
@@ -163,9 +163,9 @@ def pull(
     try:
         message = inflate_object_from_contents(tree.object_id, contents)
     except Exception as error:
-        raise Unread from error
+        raise UnreadableMessage from error
     if not isinstance(message, Message):
-        raise Unread
+        raise UnreadableMessage
     message.metadata.__dict__["_message_id"] = tree.object_id
     return message
 
@@ -195,4 +195,4 @@ def _object(client: RuntimeHttpClient, name: str, node: int, run: int, ending: C
         if not answer.object_found or ending():
             break
         time.sleep(NAP_SECONDS)
-    raise Unread
+    raise UnreadableMessage

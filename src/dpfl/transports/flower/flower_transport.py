@@ -37,7 +37,7 @@ from flwr.proto.runtime_pb2 import (
 from dpfl.errors import DpflError
 from dpfl.protocol.transport import Delivery
 from dpfl.transports.flower import flower_messages
-from dpfl.transports.flower.flower_messages import LIFE_SECONDS, Token, Unread
+from dpfl.transports.flower.flower_messages import LIFE_SECONDS, TaskToken, UnreadableMessage
 from dpfl.transports.flower.processes import control, trusting
 
 WRAPPER = """[project]
@@ -57,12 +57,12 @@ FIRST_NAP, LAST_NAP = 0.02, 0.2
 T = TypeVar("T")
 
 
-class FlowerPost:
+class FlowerTransport:
     """A `dpfl.protocol.transport.Post`. Used from one thread; a second one only tells the SuperLink that we live."""
 
     def __init__(self, server: str, authority: Path, secret: bytes, most: int, life: float = LIFE_SECONDS) -> None:
         self._server, self._authority, self.most, self._life = server, authority, most, life
-        self._token = Token()
+        self._token = TaskToken()
         self._client = flower_messages.runtime(f"https://{server}", secret, self._token, "flwr-serverapp", trusting(authority))
         self._run = 0
         self._waiting: dict[str, tuple[str, bytes]] = {}
@@ -122,7 +122,7 @@ class FlowerPost:
             message = flower_messages.instruction(letter, int(address), SUPERLINK_NODE_ID, self._run, self._life)
             try:
                 name = self._tried(lambda: flower_messages.push(self._client, message, SUPERLINK_NODE_ID))  # noqa: B023
-            except Unread:
+            except UnreadableMessage:
                 name = ""
             if name is None:
                 return
@@ -159,13 +159,13 @@ class FlowerPost:
         try:
             message = flower_messages.pull(self._client, tree, SUPERLINK_NODE_ID, self._run, self.most)
             return flower_messages.unpacked(message.content, self.most) if message.has_content() else None
-        except (httpx.HTTPError, Unread):
+        except (httpx.HTTPError, UnreadableMessage):
             return None
 
     def _asked(self, call: Callable[[], T]) -> T | None:
         try:
             return self._tried(call)
-        except Unread:
+        except UnreadableMessage:
             return None
 
     def _tried(self, call: Callable[[], T]) -> T | None:
@@ -176,17 +176,17 @@ class FlowerPost:
             if error.response.status_code in (401, 403) and not self._closed.is_set():
                 self._come += [Delivery(address, ticket, None) for ticket, address, _ in self._sent.values()]
                 self._sent.clear()
-                with suppress(httpx.HTTPError, Unread):
+                with suppress(httpx.HTTPError, UnreadableMessage):
                     self._open()
             elif error.response.status_code < 500:
-                raise Unread from error
+                raise UnreadableMessage from error
             return None
         except httpx.TransportError:
             return None
 
     def _beat(self) -> None:
         while not self._closed.wait(HEARTBEAT_SECONDS):
-            with suppress(httpx.HTTPError, Unread):
+            with suppress(httpx.HTTPError, UnreadableMessage):
                 self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
 

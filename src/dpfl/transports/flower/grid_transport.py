@@ -9,12 +9,12 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from dpfl.protocol.transport import Delivery
-from dpfl.transports.flower.flower_messages import KIND, LIFE_SECONDS, Unread, packed, unpacked
+from dpfl.transports.flower.flower_messages import KIND, LIFE_SECONDS, UnreadableMessage, packed, unpacked
 
 FIRST_NAP, LAST_NAP = 0.05, 0.5
 
 
-class GridPost:
+class GridTransport:
     """A `dpfl.protocol.transport.Post`."""
 
     def __init__(self, grid: Grid, most: int, life: float = LIFE_SECONDS) -> None:
@@ -45,7 +45,7 @@ class GridPost:
         address = self._sent.pop(ticket, "")
         try:
             letter = None if message.has_error() else unpacked(message.content, self.most)
-        except Unread:
+        except UnreadableMessage:
             letter = None
         return Delivery(address, ticket if address else "", letter)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import httpx
 
 from dpfl.transports.flower.executor import Answer, Executor
-from dpfl.transports.flower.flower_messages import Unread
-from dpfl.transports.flower.processes import Child
+from dpfl.transports.flower.flower_messages import UnreadableMessage
+from dpfl.transports.flower.processes import FlowerProcess
 
 FIRST_NAP, LAST_NAP = 0.02, 0.2
 FIRST_PAUSE, LAST_PAUSE = 0.5, 10.0
@@ -28,7 +28,7 @@ LINGER_SECONDS = 3.0
 Say = Callable[[str, str], None]
 
 
-def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
+def serve(node: FlowerProcess, answer: Answer, most: int, stop: threading.Event, say: Say = lambda event, words: None) -> None:
     """`say` is told in a word what happened to the SuperNode, and its last words."""
     executor = Executor(node.address, node.secret, answer, most, stop.is_set)
     try:
@@ -39,7 +39,7 @@ def serve(node: Child, answer: Answer, most: int, stop: threading.Event, say: Sa
         executor.close()
 
 
-def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> float:
+def _serve(node: FlowerProcess, executor: Executor, stop: threading.Event, say: Say) -> float:
     """Returns when the last letter was answered."""
     pause, nap, started, last = FIRST_PAUSE, FIRST_NAP, time.monotonic(), -LINGER_SECONDS
     node.launch()
@@ -58,7 +58,7 @@ def _serve(node: Child, executor: Executor, stop: threading.Event, say: Say) -> 
                 nap, last = FIRST_NAP, time.monotonic()
             else:
                 nap = min(LAST_NAP, nap * 1.2)
-        except (httpx.HTTPError, Unread):
+        except (httpx.HTTPError, UnreadableMessage):
             nap = LAST_NAP
         stop.wait(nap)
     return last

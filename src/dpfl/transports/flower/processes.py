@@ -50,7 +50,7 @@ PASSED = re.compile(
 """What of our own environment is theirs too; what an owner keeps there beside it, such as passwords, is not."""
 
 
-class Child:
+class FlowerProcess:
     """One of Flower's processes, and where it is reached from this machine."""
 
     def __init__(self, kind: str, folder: Path, host: str, port: int, arguments: Sequence[str], secret: Path) -> None:
@@ -134,7 +134,7 @@ def passed(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if PASSED.fullmatch(name)}
 
 
-def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> Child:
+def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> FlowerProcess:
     """What it knows of nodes, runs and messages is in the folder, and there again when it is started again."""
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [
@@ -143,10 +143,10 @@ def superlink(folder: Path, host: str, port: int, keys: ServerKeys) -> Child:
         *("--enable-supernode-auth", "--database", str(folder / "superlink.sqlite")),
         *("--isolation", "process", "--superexec-auth-secret-file", str(keys.secret)),
     ]
-    return Child("superlink", folder, host, port, arguments, keys.secret)
+    return FlowerProcess("superlink", folder, host, port, arguments, keys.secret)
 
 
-def supernode(folder: Path, server: str, authority: Path, key: Path, port: int = 0) -> Child:
+def supernode(folder: Path, server: str, authority: Path, key: Path, port: int = 0) -> FlowerProcess:
     """Connects to the server's address by the node's key; its executor finds it on loopback, by a secret of the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     secret = folder / "runtime.secret"
@@ -157,7 +157,7 @@ def supernode(folder: Path, server: str, authority: Path, key: Path, port: int =
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--isolation", "process", "--superexec-auth-secret-file", str(secret)),
     ]
-    return Child("supernode", folder, "127.0.0.1", port, arguments, secret)
+    return FlowerProcess("supernode", folder, "127.0.0.1", port, arguments, secret)
 
 
 def register(server: str, authority: Path, public_line: str, name: str) -> None:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from dpfl.errors import DpflError
 from dpfl.protocol import keys
 from dpfl.transports.flower.flower_messages import LIFE_SECONDS
-from dpfl.transports.flower.flower_transport import FlowerPost
-from dpfl.transports.flower.processes import Child, register, superlink
+from dpfl.transports.flower.flower_transport import FlowerTransport
+from dpfl.transports.flower.processes import FlowerProcess, register, superlink
 from dpfl.transports.flower.tls_keys import ServerKeys, server_keys
 
 OWNER = "owner.pem"
@@ -26,14 +26,14 @@ MOST_STARTS = 20
 
 
 @dataclass(frozen=True)
-class Listed:
+class NodeKeys:
     """A node by its two public keys: the one that its letters are signed with, and the one that Flower lets it in by."""
 
     letters: Ed25519PublicKey
     carrier: str
 
     @classmethod
-    def parse(cls, name: str, line: str) -> Listed:
+    def parse(cls, name: str, line: str) -> NodeKeys:
         """The line that `dpfl node init` prints: the first key in hexadecimal digits, then Flower's as OpenSSH writes it."""
         own, _, carrier = line.strip().partition(" ")
         try:
@@ -56,8 +56,8 @@ def new_server(folder: Path, hosts: tuple[str, ...]) -> tuple[ServerKeys, str]:
 
 @contextmanager
 def carried(
-    folder: Path, address: str, nodes: Mapping[str, Listed], most: int, life: float = LIFE_SECONDS
-) -> Iterator[FlowerPost]:
+    folder: Path, address: str, nodes: Mapping[str, NodeKeys], most: int, life: float = LIFE_SECONDS
+) -> Iterator[FlowerTransport]:
     """The post of a run, over a SuperLink that lets these nodes in and is started again where it ends."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 2**16:
@@ -68,11 +68,11 @@ def carried(
     with superlink(folder, host.strip("[]"), int(port), made) as link, _kept_alive(link):
         for name, node in nodes.items():
             register(link.address, made.authority, node.carrier, name)
-        yield FlowerPost(link.address, made.authority, made.secret.read_bytes(), most, life)
+        yield FlowerTransport(link.address, made.authority, made.secret.read_bytes(), most, life)
 
 
 @contextmanager
-def _kept_alive(child: Child) -> Iterator[None]:
+def _kept_alive(child: FlowerProcess) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:

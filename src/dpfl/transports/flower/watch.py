@@ -18,7 +18,7 @@ from dpfl.errors import DpflError
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricSample:
     """A number by its name, or one a label: `Figure("dpfl_refusals_total", "counter", "...", {'reason="over-budget"': 2})`."""
 
     name: str
@@ -27,11 +27,11 @@ class Figure:
     values: Mapping[str, float]
 
 
-def alone(name: str, kind: Literal["counter", "gauge"], meaning: str, value: float) -> Figure:
-    return Figure(name, kind, meaning, {"": value})
+def alone(name: str, kind: Literal["counter", "gauge"], meaning: str, value: float) -> MetricSample:
+    return MetricSample(name, kind, meaning, {"": value})
 
 
-def text(figures: Sequence[Figure]) -> str:
+def text(figures: Sequence[MetricSample]) -> str:
     """As Prometheus reads it (text format 0.0.4)."""
     lines = []
     for figure in figures:
@@ -41,10 +41,10 @@ def text(figures: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Watch:
+class MetricsEndpoint:
     """`healthy` is asked for words; without any, all is well."""
 
-    def __init__(self, port: int, figures: Callable[[], Sequence[Figure]], healthy: Callable[[], str]) -> None:
+    def __init__(self, port: int, figures: Callable[[], Sequence[MetricSample]], healthy: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if self.path == "/metrics":
