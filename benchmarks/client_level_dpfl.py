@@ -26,7 +26,7 @@ def run(work: dict[str, Any], rounds: int, workers: int = 1) -> Iterator[dict[st
         result = train(network(job), federation, algorithm, budget, workers=workers, progress=clock)
         yield clock.read() | {
             "steps": job.cohort * job.steps * result.rounds,
-            "deviation": algorithm.clients.deviation(),
+            "deviation": algorithm.clients.stddev(),
             "accuracy": result.accuracy,
         }
 

@@ -25,7 +25,7 @@ STEPS = 5
 def main() -> None:
     torch.set_num_threads(1)
     total, rng = torch.randn(159_010), SystemEntropy().generator("noise")
-    _print("noise for 159,010 numbers", 1, lambda release: lambda: release.noised(total, rng))
+    _print("noise for 159,010 numbers", 1, lambda release: lambda: release.add_noise(total, rng))
     for model, batch in (("mlp", 64), ("cnn", 90)):
         _print(f"private step, {model}, batch {batch}", STEPS, _steps(model, batch))
 
@@ -39,7 +39,7 @@ def _steps(model: str, batch: int) -> Callable[[Release], Callable[[], object]]:
 
 def _print(work: str, parts: int, made: Callable[[Release], Callable[[], object]]) -> None:
     """The two take turns, so that a busy machine slows both."""
-    calls = [made(RELEASE), made(RELEASE.secured())]
+    calls = [made(RELEASE), made(RELEASE.with_secure_noise())]
     taken: list[list[float]] = [[], []]
     for _ in range(REPETITIONS):
         for call, times in zip(calls, taken, strict=True):

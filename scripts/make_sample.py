@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfl.data.sources.files import read_idx_pair
 from dpfl.data.sources.folders import find
-from dpfl.data.stratify import stratified
+from dpfl.data.stratify import stratify
 
 SEED = 0
 SIZES = {"train": 8_000, "t10k": 2_000}
@@ -20,7 +20,7 @@ def draw(folder: Path, part: str, rng: np.random.Generator) -> tuple[np.ndarray,
     images = find("mnist", f"{part}-images-idx3-ubyte", folder)
     labels = find("mnist", f"{part}-labels-idx1-ubyte", folder)
     x, y = read_idx_pair(images, labels)
-    chosen = stratified(y, SIZES[part], rng)
+    chosen = stratify(y, SIZES[part], rng)
     return x[chosen], y[chosen]
 
 

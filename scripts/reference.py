@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpfl.cli.app import COMMANDS, loaded
+from dpfl.cli.app import COMMANDS, load_command
 from dpfl.config.experiment import Experiment
 from dpfl.views.reference import page, table
 
@@ -26,7 +26,7 @@ def keys() -> dict[str, tuple[str, object]]:
 
 def commands() -> str:
     """Every command with its arguments and options, as `--help` has them."""
-    parts = [line for name in COMMANDS for line in _command(f"dpfl {name}", loaded(name))]
+    parts = [line for name in COMMANDS for line in _command(f"dpfl {name}", load_command(name))]
     head = ["# Commands", "", "Made from the code by `python scripts/reference.py`; `dpfl COMMAND --help` says the same.", ""]
     return "\n".join([*head, *parts]).rstrip() + "\n"
 

@@ -27,7 +27,7 @@ import tomli_w
 
 from dpfl.config.experiment import parse
 from dpfl.run.folder import RunFolder
-from dpfl.transports.flower.local_federation import laid_out
+from dpfl.transports.flower.local_federation import write_layout
 
 sys.path.insert(0, str(Path(__file__).parent))
 from soak_books import Books, read
@@ -55,7 +55,7 @@ class Soak:
         experiment = parse(content)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
         allow = {"systems": ["fedavg-dp"], "models": ["cnn"]}
-        address, lines = laid_out(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
+        address, lines = write_layout(folder, experiment.dealt(nodes), limits, allow, {"size": "exact"})
         server = {"folder": str(folder / "server"), "address": address, "nodes": lines}
         self.folder, self.run = folder, folder / "run"
         self.file = folder / "experiment.toml"

@@ -178,7 +178,7 @@ def _audited(name: str, words: list[str]) -> tuple[AuditReport, str]:
     """Under secure aggregation, with options in words."""
     print(name, *words, "secure", flush=True)
     options = {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
-    made = from_name(name, **options).summed(SUMS)
+    made = from_name(name, **options).with_secure_sums(SUMS)
     report = audit(made, games=[game for game in GAMES if game not in ATTACKS])
     return report, _largest(report, made)
 

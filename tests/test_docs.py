@@ -20,7 +20,7 @@ from scripts.site import as_on_the_site, made
 from typer.testing import CliRunner
 
 from dpfl.algorithms import ALGORITHMS
-from dpfl.cli.app import app, loaded
+from dpfl.cli.app import app, load_command
 from dpfl.config.experiment import DEMO, load, parse
 
 ROOT = Path(__file__).parents[1]
@@ -174,7 +174,7 @@ def test_what_is_only_read_is_somewhere() -> None:
 
 
 def understood(words: list[str]) -> None:
-    command, rest = loaded(words[0]), words[1:]
+    command, rest = load_command(words[0]), words[1:]
     while True:
         context = command.make_context(words[0], list(rest))
         if not hasattr(command, "resolve_command"):

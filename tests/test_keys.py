@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
-from dpfl.protocol.keys import default_key, fingerprint, load_private, load_public, new_key, raw, sign, signed
+from dpfl.protocol.keys import default_key, fingerprint, is_signed, load_private, load_public, new_key, raw, sign
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -82,8 +82,8 @@ def test_a_signature_fits_its_value_and_key_and_nothing_else(tmp_path):
         new_key(tmp_path / name)
         keys.append(load_private(tmp_path / name))
     signature, publics = sign({"epsilon": 2}, keys[0]), [raw(key.public_key()) for key in keys]
-    assert signed({"epsilon": 2}, signature, publics[0])
-    assert not signed({"epsilon": 3}, signature, publics[0])
-    assert not signed({"epsilon": 2}, signature, publics[1])
-    assert not signed({"epsilon": 2}, "zz", publics[0])
-    assert not signed({"epsilon": 2}, signature, "00")
+    assert is_signed({"epsilon": 2}, signature, publics[0])
+    assert not is_signed({"epsilon": 3}, signature, publics[0])
+    assert not is_signed({"epsilon": 2}, signature, publics[1])
+    assert not is_signed({"epsilon": 2}, "zz", publics[0])
+    assert not is_signed({"epsilon": 2}, signature, "00")

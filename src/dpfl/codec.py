@@ -8,7 +8,7 @@ release in a ledger and key its noise. All three use this module, so a part has 
 
 The tag and the field names are fixed here, by the decorator, and not by the names of classes and attributes:
 
-    @part("clip.flat", clip_norm="level")
+    @part("clip.flat")
     @dataclass(frozen=True)
     class Flat:
         level: float

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpfl.config.experiment import parse, with_settings
 from dpfl.errors import Diverged
-from dpfl.models.evaluation import scored
+from dpfl.models.evaluation import compute_scores
 from dpfl.privacy import Budget, PrivacyStatement
 from dpfl.run.metrics import RoundRow
 from dpfl.run.recorder import SilentProgress
@@ -193,7 +193,7 @@ class _Watcher(SilentProgress):
         model, train = self._job.recorder.model, self._job.source.train
         chosen = np.random.default_rng(self._seed).permutation(len(train.x))[:LOOKED_AT]
         model.load(self._job.coordinator.state.model)
-        self.losses[row.round] = _finite(scored(model, train.x[chosen], train.y[chosen])[1])
+        self.losses[row.round] = _finite(compute_scores(model, train.x[chosen], train.y[chosen])[1])
 
 
 def outcome_of(result: Result, shows: str = "accuracy") -> Outcome:

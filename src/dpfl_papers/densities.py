@@ -34,8 +34,8 @@ class ElementNoise:
     def deviation(self) -> float:
         if self.kind == "plain":
             return self.sigma
-        noise = HaarNoise(self.sigma, lemma=self.kind == "lemma").fitted([self.parameters])
+        noise = HaarNoise(self.sigma, lemma=self.kind == "lemma").for_model([self.parameters])
         each = self.sigma * math.sqrt(noise.energy(self.parameters) / self.parameters)
         if self.kind != "needed":
             return each
-        return each * self.sigma / noise.effective(HaarClip(1.0, "coefficients").fitted([self.parameters]))
+        return each * self.sigma / noise.effective(HaarClip(1.0, "coefficients").for_model([self.parameters]))

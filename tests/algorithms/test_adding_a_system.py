@@ -23,7 +23,7 @@ def test_the_system_of_the_page_can_be_added_and_passes_its_own_test(
     names: dict[str, Any] = {"ALGORITHMS": ALGORITHMS, "__name__": "page"}
     for block in (system, registry, test):
         exec(block, names)
-    assert from_name("dp-fedsgd", clip=0.5).samples.clip.level == 0.5
+    assert from_name("dp-fedsgd", clip=0.5).samples.clip.clip_norm == 0.5
     names["test_dp_fedsgd_learns_inside_epsilon_and_states_what_it_released"](train, federation)
 
 

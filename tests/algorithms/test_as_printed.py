@@ -44,18 +44,18 @@ def theorem_1(n: int, E: int, b: int, eta: float, G: float = 1.0, epsilon: float
 def test_the_noise_of_theorem_1_is_by_each_clients_own_samples() -> None:
     made = hw_dpfl("published", tau=20, batch_size=10, rate=0.05)
     for n in (196, 600, 1957):
-        own = made.of_size(n)
-        assert own.uploads.deviation() == pytest.approx(theorem_1(n, 20, 10, 0.05))
+        own = made.for_client_size(n)
+        assert own.updates.stddev() == pytest.approx(theorem_1(n, 20, 10, 0.05))
         gamma = 200 / n
         assert own.claim.formula(50) == pytest.approx(math.sqrt(50 * math.log(1e5) / (2 * math.log(1.25e5 * gamma))))
-    ratios = [made.of_size(n).uploads.deviation() / made.uploads.sensitivity() for n in (196, 600, 1957)]
+    ratios = [made.for_client_size(n).updates.stddev() / made.updates.sensitivity() for n in (196, 600, 1957)]
     assert ratios == pytest.approx([9.896, 3.075, 0.889], abs=1e-3)
 
 
 def test_one_number_of_samples_for_all_can_be_given() -> None:
     made = hw_dpfl("published", tau=20, batch_size=10, samples=600)
-    assert made.of_size(196) is made
-    assert hw_dpfl().of_size(196).uploads == hw_dpfl().uploads
+    assert made.for_client_size(196) is made
+    assert hw_dpfl().for_client_size(196).updates == hw_dpfl().updates
 
 
 def test_clients_of_a_run_have_and_pay_for_the_noise_of_their_own(train: Train) -> None:
@@ -82,7 +82,7 @@ def coordinator(
     algorithm: dpfl.algorithms.Algorithm, probe: Callable[[RoundRequest], list[ClientReply]], public: tuple[int, ...] = ()
 ) -> Coordinator:
     layout = FlatModel(nn.Linear(3, 2)).layout
-    made = algorithm.fitted(layout)
+    made = algorithm.for_model(layout)
     federated = FederationFacts("run", [10, 10, 30], layout, public)
     state = RunState(torch.zeros(layout.size), torch.zeros(layout.size), made.samples, made.clients, [9, 9, 9])
     return Coordinator(made, Budget(rounds=2), federated, state, Keyed(0), probe, lambda vector: 0.0)
@@ -97,7 +97,7 @@ def test_the_published_clip_is_half_the_mean_norm_over_clients_and_rounds() -> N
 
     run = coordinator(dp_fedavg("published", noise_multiplier=1.0), probe)
     order = run.next_order()
-    assert order.tasks[0].clients.clip.level == pytest.approx(0.5 * 18 / 6)
+    assert order.tasks[0].clients.clip.clip_norm == pytest.approx(0.5 * 18 / 6)
     assert [one.round for one in seen] == [0, 1]
     assert all(one.tasks[0].clients.clip.level == math.inf for one in seen)
     # The second round of FedAvg starts where the first ended: the mean of updates of norm 3, 1 and 2.
@@ -124,14 +124,14 @@ def test_the_audit_finds_that_clip() -> None:
 
 
 def test_lemma_2_adds_less_and_counts_the_same() -> None:
-    made = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).fitted([32768])
+    made = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).for_model([32768])
     assert made.noise.share == pytest.approx(0.343, abs=5e-4)
     assert made.noise.share == pytest.approx(math.sqrt(2 / 17))
     assert made.stated_event(1).noise_multiplier == 1.5
     assert made.multiplier == pytest.approx(1.5 * math.sqrt(2 / 17) / 32768)
     size, rng = 16, np.random.default_rng(0)
-    small = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).fitted([size])
-    draws = torch.stack([small.noised(torch.zeros(size), rng) for _ in range(3000)])
+    small = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.5, lemma=True)).for_model([size])
+    draws = torch.stack([small.add_noise(torch.zeros(size), rng) for _ in range(3000)])
     # Of one element: sigma^2 (1/3 + 2 / (3 m^2)), times Lemma 2's 2 / (2 + log2 m).
     expected = 1.5 * math.sqrt((1 / 3 + 2 / (3 * size**2)) * 2 / 6)
     assert float(draws.std()) == pytest.approx(expected, rel=0.02)
@@ -139,7 +139,7 @@ def test_lemma_2_adds_less_and_counts_the_same() -> None:
 
 def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
     """m = 8: levels of 1, 4, 2 and 1 coefficients, weights 8, 2, 4, 8, so |W H| <= sqrt(64 + 4 + 16 + 64) C."""
-    clip = HaarLevels(0.5).fitted([8])
+    clip = HaarLevels(0.5).for_model([8])
     rows = torch.randn(20, 8, generator=torch.Generator().manual_seed(0)) * 10
     levels = torch.split(whole(8).transform(clip.clipped(rows).float()), [1, 4, 2, 1], dim=1)
     before = torch.split(whole(8).transform(rows), [1, 4, 2, 1], dim=1)
@@ -149,23 +149,23 @@ def test_a_clip_by_levels_bounds_each_level_by_itself() -> None:
         long = was.norm(dim=1) > 0.5
         assert torch.allclose(norms[long], torch.tensor(0.5), rtol=1e-4)
         assert torch.allclose(level[~long], was[~long], atol=1e-5)
-    made = Release(All(), clip, HaarNoise(3.0)).fitted([8])
+    made = Release(All(), clip, HaarNoise(3.0)).for_model([8])
     assert made.multiplier == pytest.approx(3.0 / math.sqrt(64 + 4 + 16 + 64))
 
 
 def test_algorithm_2_as_printed_has_noise_z_c_over_q_c_d_and_is_worth_next_to_nothing() -> None:
     z, clip, rate, tau = 1.5, 0.2, 0.1, 5
     made = dp_fedavg_wav("published", cohort=20, clip=clip, noise_multiplier=z, rate=rate, tau=tau, batch_size=10, samples=30)
-    made = made.fitted(FlatModel(nn.Linear(7, 8)).layout)
+    made = made.for_model(FlatModel(nn.Linear(7, 8)).layout)
     declared = [30] * 60 + [15] * 40
     divisor = 20 * made.weights.usual(declared)
     # On W H of the mean: z C / (q_c d), with q_c = 20 / 100 and d all samples.
-    assert made.clients.added / divisor == pytest.approx(z * clip / (0.2 * sum(declared)))
+    assert made.clients.local_stddev / divisor == pytest.approx(z * clip / (0.2 * sum(declared)))
     assert made.clients.multiplier == pytest.approx(z / (math.sqrt(64) * rate * tau * 30))
     assert made.stated_event(100).event.noise_multiplier == z
     assert made.samples.clip == Flat(clip)
-    assert made.clients.clip.level == pytest.approx(rate * tau * clip)
-    updates = dp_fedavg_wav("published", clipping="updates", cohort=20, noise_multiplier=z).fitted(
+    assert made.clients.clip.clip_norm == pytest.approx(rate * tau * clip)
+    updates = dp_fedavg_wav("published", clipping="updates", cohort=20, noise_multiplier=z).for_model(
         FlatModel(nn.Linear(7, 8)).layout
     )
     assert updates.clients.multiplier == pytest.approx(z / 8)
@@ -217,7 +217,7 @@ def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None
     made = dp_sgd_wav(variant, noise_multiplier=1.0, public_clip=True)
     engine = local_engine(site, 8)
     layout = FlatModel(module).layout
-    fitted = made.fitted(layout)
+    fitted = made.for_model(layout)
     vector = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     state = RunState(vector, torch.zeros(8), fitted.samples, fitted.clients, [9, 9])
     run = Coordinator(
@@ -233,7 +233,7 @@ def test_the_public_clip_is_the_median_over_public_samples(variant: str) -> None
     engine.close()
     weights = Haar((8,)).weights("paper") if variant == "sound" else None
     expected = median_of(module, x[rows[2]], y[rows[2]], weights)
-    assert order.tasks[0].samples.clip.level == pytest.approx(expected, rel=1e-4)
+    assert order.tasks[0].samples.clip.clip_norm == pytest.approx(expected, rel=1e-4)
 
 
 def test_norms_are_asked_of_public_clients_alone() -> None:

@@ -102,7 +102,7 @@ def test_the_planned_rate_lets_noise_move_the_model_by_the_walk():
     walk = torch.zeros(parameters)
     for _ in range(2 * rounds):
         for size in sizes:
-            noise = 2.0 * found.samples.clip.level * torch.randn(parameters, generator=rng)
+            noise = 2.0 * found.samples.clip.clip_norm * torch.randn(parameters, generator=rng)
             walk += size / sum(sizes) * found.local.optimiser.rate * noise / (0.1 * size)
     assert float(walk.norm()) == pytest.approx(10.0, rel=0.1)
 
@@ -122,7 +122,7 @@ def test_a_mean_is_only_asked_for_where_steps_protect_samples():
     private = Release(Poisson(0.1), Flat(1.0), Gaussian(1.0))
     with pytest.raises(DpflError, match="mean of the samples"):
         replace(auto(noise_multiplier=1.0), samples=None, clients=private, centre=MeanQuery(1.0))
-    assert auto(noise_multiplier=1.0).secured().centre == MeanQuery(20.0, secure=True)
+    assert auto(noise_multiplier=1.0).with_secure_noise().centre == MeanQuery(20.0, secure=True)
 
 
 # The mean in the books: asked once, paid for once, and by those alone who can go on

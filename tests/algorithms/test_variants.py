@@ -176,7 +176,7 @@ def said(site: ClientContext, task: ClientTask) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("made", [ali_dpfl("published", sampling_rate=1.0), als_dpfl("published", sampling_rate=1.0)])
 def test_raw_values_of_neighbours_differ_and_so_does_their_tau(made: dpfl.algorithms.Algorithm) -> None:
-    task = ClientTask(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, values=RAW_VALUES)
+    task = ClientTask(0, 0, 2, made.local, Release(clip=NoClip()), made.samples, raw=True, raw_values=RAW_VALUES)
     one, other = (said(site, task) for site in neighbours())
     again = said(neighbours()[0], task)
     assert all(np.array_equal(one[name], again[name]) for name in one), "no noise: the same data say the same"
@@ -200,8 +200,8 @@ def test_one_sample_moves_a_slope_by_twice_its_clip_at_most_and_its_noise_is_for
 
 
 def test_an_exact_histogram_tells_neighbours_apart_and_a_noisy_one_does_not() -> None:
-    published, sound = (hw_dpfl(variant).weights.survey for variant in ("published", "sound"))
-    ask = ClientTask(0, 0, 0, hw_dpfl().local, Release(), survey=published)
+    published, sound = (hw_dpfl(variant).weights.query for variant in ("published", "sound"))
+    ask = ClientTask(0, 0, 0, hw_dpfl().local, Release(), query=published)
     one, other = (said(site, ask)["answer"] for site in neighbours())
     assert not np.array_equal(one, other)
     answers = {tuple(sound.answer(np.ones(10), np.random.default_rng(seed))) for seed in range(5)}
@@ -220,8 +220,8 @@ def test_a_sound_system_cannot_be_made_of_parts_that_leak() -> None:
 def test_hw_adds_the_noise_of_theorem_1_on_the_sensitivity_of_lemma_2() -> None:
     made = hw_dpfl("published", tau=10, batch_size=50, rate=0.05, samples=600)
     paper = HellingerNoise(1.0, 1e-5, 10, 50, 600, 0.05, 1.0)
-    assert made.uploads.sensitivity() == pytest.approx(2 * 0.05 * 10)
-    assert made.uploads.deviation() == pytest.approx(paper.deviation)
+    assert made.updates.sensitivity() == pytest.approx(2 * 0.05 * 10)
+    assert made.updates.stddev() == pytest.approx(paper.deviation)
     assert made.claim.epsilon(made.stated(100, 0), 1e-5) == pytest.approx(7.06, abs=0.005)
 
 
@@ -270,8 +270,8 @@ def moved(made: dpfl.algorithms.Algorithm, sites: tuple[ClientContext, ClientCon
     updates = []
     for site in sites:
         node = ClientRunner(site)
-        bare = replace(made.uploads, noise=None)
-        reply = node.work(ClientTask(0, 0, steps, made.local, Release(), made.samples, upload=bare), node.model.read())
+        bare = replace(made.updates, noise=None)
+        reply = node.work(ClientTask(0, 0, steps, made.local, Release(), made.samples, update=bare), node.model.read())
         updates.append(reply.update)
         node.close()
     return float((updates[0] - updates[1]).norm())
@@ -281,30 +281,30 @@ def moved(made: dpfl.algorithms.Algorithm, sites: tuple[ClientContext, ClientCon
 def test_one_step_of_hw_moves_as_far_as_stated_when_a_sample_is_replaced_and_no_further(batch_size: int) -> None:
     made = hw_dpfl(batch_size=batch_size, rate=0.5, noise_multiplier=1.0)
     distance = moved(made, opposites(batch_size), steps=1)
-    assert 0.99 * made.uploads.moves < distance <= made.uploads.moves
+    assert 0.99 * made.updates.sensitivity_bound < distance <= made.updates.sensitivity_bound
 
 
 def test_more_steps_of_hw_stay_within_what_is_stated() -> None:
     made = hw_dpfl(tau=5, batch_size=5, rate=0.5, noise_multiplier=1.0)
-    assert 0 < moved(made, opposites(5), steps=5) <= made.uploads.moves
+    assert 0 < moved(made, opposites(5), steps=5) <= made.updates.sensitivity_bound
 
 
 def test_two_clients_of_ldp_fl_can_be_as_far_apart_as_stated_and_no_further() -> None:
     made = ldp_fl(clip=0.3, tau=3, rate=1.0, noise_multiplier=1.0)
     distance = moved(made, opposites(1), steps=3)
-    assert 0.99 * made.uploads.moves < distance <= made.uploads.moves
+    assert 0.99 * made.updates.sensitivity_bound < distance <= made.updates.sensitivity_bound
 
 
 @pytest.mark.parametrize("made", [hw_dpfl(batch_size=5, noise_multiplier=0.7), ldp_fl(clip=0.3, noise_multiplier=2.5)])
 def test_the_noise_of_an_upload_is_its_multiplier_times_how_far_a_unit_moves_it(made: dpfl.algorithms.Algorithm) -> None:
     site = opposites(5)[0]
     node = ClientRunner(site)
-    vector, task = node.model.read(), ClientTask(0, 0, 1, made.local, Release(), made.samples, upload=made.uploads)
-    bare = node.work(replace(task, upload=replace(made.uploads, noise=None)), vector).update
+    vector, task = node.model.read(), ClientTask(0, 0, 1, made.local, Release(), made.samples, update=made.updates)
+    bare = node.work(replace(task, update=replace(made.updates, noise=None)), vector).update
     draws = torch.stack([node.work(replace(task, round=round), vector).update for round in range(40)])
     node.close()
     deviation = float((draws - bare).std())
-    assert deviation == pytest.approx(made.uploads.multiplier * made.uploads.moves, rel=0.02)
+    assert deviation == pytest.approx(made.updates.multiplier * made.updates.sensitivity_bound, rel=0.02)
 
 
 @pytest.mark.parametrize("build", [dp_sgd_wav, dp_fedavg_wav])
@@ -313,7 +313,7 @@ def test_the_published_wavelet_systems_have_far_less_noise_than_they_state(
 ) -> None:
     made = build("published", noise_multiplier=1.0, clipping="flat" if build is dp_sgd_wav else "updates")
     model = dpfl.models.FlatModel(MODEL.build((1, 28, 28), 10, seed=0))
-    fitted = made.fitted(model.layout)
+    fitted = made.for_model(model.layout)
     size = 2 ** math.ceil(math.log2(model.layout.size))
     assert fitted.release.multiplier == pytest.approx(1 / size if made.scale == "step" else 1 / math.sqrt(size))
     assert fitted.release.stated_event(20) != fitted.release.event(20)

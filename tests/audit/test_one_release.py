@@ -44,13 +44,13 @@ def test_noise_shared_by_clients_adds_up() -> None:
 
 def test_the_constant_vector_breaks_the_published_haar_clip_as_far_as_the_trials_show() -> None:
     """Score N(0, 1) or N(m, 1) with m = 8: no errors, so the bound is that of the trials alone."""
-    release = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.0)).fitted((8,))
+    release = Release(All(), HaarClip(1.0, "coefficients"), HaarNoise(1.0)).for_model((8,))
     ones = torch.ones(8)
     clipped = ones * release.clip.factors(release.clip.norms(ones[None]))
 
     def mechanism(within: bool, trials: int, rng: np.random.Generator) -> np.ndarray:
         total = clipped if within else torch.zeros(8)
-        return np.stack([release.noised(total, rng).numpy() for _ in range(trials)])
+        return np.stack([release.add_noise(total, rng).numpy() for _ in range(trials)])
 
     scores = mechanism(True, 500, np.random.default_rng(0)).sum(1)
     assert scores.mean() == pytest.approx(8.0, abs=0.2)
@@ -81,7 +81,7 @@ def test_the_worst_canary_of_a_flat_clip_is_any_and_of_haar_noise_a_searched_one
     game = ReleaseGame(Release(All(), Flat(2.0), Gaussian(1.0)))
     lengths = {name: game.canary(direction)[0].norm().item() for name, direction in directions().items()}
     assert lengths == {name: pytest.approx(2.0, rel=1e-4) for name in lengths}
-    haar = ReleaseGame(Release(All(), Flat(1.0), HaarNoise(1.0)).fitted(ENDS))
+    haar = ReleaseGame(Release(All(), Flat(1.0), HaarNoise(1.0)).for_model(ENDS))
     assert haar.release.multiplier == pytest.approx(1 / 4)
     assert one_release(haar.release, 1e-5, 4000, 0.95, Keyed(0)).mu == pytest.approx(4.0, rel=0.15)
 

@@ -32,7 +32,7 @@ UPLOADS = custom(where="uploads", noise_multiplier=1.0)
 
 
 def halve_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Release.deviation
+    honest = Release.stddev
     monkeypatch.setattr(Release, "deviation", lambda self, *rest: honest(self, *rest) / 2)
 
 
@@ -74,7 +74,7 @@ def divide_by_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = runner.private_steps
 
     def realised(gradients: Any, data: Any, size: int, steps: int, local: Any, release: Release, *rest: Any) -> None:
-        honest(gradients, data, size, steps, local, replace(release, realised=True), *rest)
+        honest(gradients, data, size, steps, local, replace(release, divide_by_drawn=True), *rest)
 
     monkeypatch.setattr(runner, "private_steps", realised)
 
@@ -157,7 +157,7 @@ def halve_the_noise_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def halve_the_noise_of_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for the sum of clipped gradients, of which a slope compares two."""
-    honest = Release.deviation
+    honest = Release.stddev
     monkeypatch.setattr(Release, "deviation", lambda self, largest_weight=1.0: honest(self, min(largest_weight, 1.0)))
 
 
@@ -205,7 +205,7 @@ def repeat_the_noise_in_every_step_of_a_round(monkeypatch: pytest.MonkeyPatch) -
     def same(gradients: Any, data: Any, size: int, tau: int, local: Any, release: Release, generator: Any, *rest: Any) -> None:
         class Again(Release):
             def noised(self, total: torch.Tensor, rng: Any, *rest: Any, **options: Any) -> torch.Tensor:
-                return super().noised(total, generator("sample noise"), *rest, **options)
+                return super().add_noise(total, generator("sample noise"), *rest, **options)
 
         parts = {part.name: getattr(release, part.name) for part in fields(release)}
         honest(gradients, data, size, tau, local, Again(**parts), generator, *rest)
@@ -288,11 +288,11 @@ def account_rows_for_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner.ClientRunner, "_held", lambda self, client: honest(self, client).as_rows)
 
 
-PERSONS = SAMPLES.protecting("person")
+PERSONS = SAMPLES.for_unit("person")
 QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0)
 COHORTS = dp_fedavg(cohort=20, noise_multiplier=1.0)
 SHARED = dp_fedavg(cohort=10, noise="clients", noise_multiplier=1.0)
-SECURE = SAMPLES.secured()
+SECURE = SAMPLES.with_secure_noise()
 CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (halve_the_noise, SAMPLES, "one release"),
     (halve_the_noise, UPLOADS, "one release"),
@@ -338,7 +338,7 @@ CAUGHT: list[tuple[Sabotage, Algorithm, str]] = [
     (let_the_last_bit_follow_the_batch, SAMPLES, "amplification"),
     (let_the_last_bit_follow_the_batch, PERSONS, "amplification"),
     (account_rows_for_persons, PERSONS, "movement"),
-    (account_rows_for_persons, auto().protecting("person"), "survey"),
+    (account_rows_for_persons, auto().for_unit("person"), "survey"),
 ]
 HARD = {"trials": 2000, "runs": 150}
 NAMES = [f"{sabotage.__name__} of {made.scale} in {game}" for sabotage, made, game in CAUGHT]

@@ -29,12 +29,12 @@ from tests.secagg.test_sabotage import (
 )
 
 SUMS = NoiseShares(8, 1)
-STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).summed(SUMS)
-CLIENTS = dp_fedavg(noise_multiplier=1.0).summed(SUMS)
-DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).summed(SUMS)
-QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).summed(SUMS)
-HAAR = dp_fedavg_wav(noise_multiplier=1.0).summed(SUMS)
-ASKED = auto(noise_multiplier=1.0, rate=1.0).summed(SUMS)
+STEPS = fedavg_dp(tau=1, noise_multiplier=1.0).with_secure_sums(SUMS)
+CLIENTS = dp_fedavg(noise_multiplier=1.0).with_secure_sums(SUMS)
+DRAWN = dp_fedavg(noise_multiplier=1.0, cohort=5).with_secure_sums(SUMS)
+QUANTILE = dp_fedavg(clipping="quantile", noise_multiplier=1.0, count_noise=0.6).with_secure_sums(SUMS)
+HAAR = dp_fedavg_wav(noise_multiplier=1.0).with_secure_sums(SUMS)
+ASKED = auto(noise_multiplier=1.0, rate=1.0).with_secure_sums(SUMS)
 
 
 def leave_out_a_share(patch: pytest.MonkeyPatch) -> None:
@@ -58,8 +58,8 @@ def count_the_noise_of_the_missing(patch: pytest.MonkeyPatch) -> None:
     """All clients in the place of those who are left at least."""
 
     def whole_sum(self: Release, bound: float, clients: int) -> IntegerSum:
-        assert self.sums is not None
-        return IntegerSum(self.deviation() / (clients - self.sums.colluders) ** 0.5, bound, clients)
+        assert self.noise_shares is not None
+        return IntegerSum(self.stddev() / (clients - self.noise_shares.colluders) ** 0.5, bound, clients)
 
     patch.setattr(Release, "whole_sum", whole_sum)
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dpfl.certificate import Certificate, certify, headline
-from dpfl.certificate.contents import shown
+from dpfl.certificate.contents import display_figure
 from dpfl.certificate.figures import number
 from dpfl.certificate.printed_page import page
 from dpfl.errors import DpflError
@@ -73,7 +73,7 @@ def test_a_published_system_that_leaks_gets_a_certificate_of_no_guarantee(run_of
     assert level == "nothing"
     assert sentence.startswith("No epsilon holds")
     assert "label histogram" in sentence
-    assert f"claims {shown(certificate.claimed.epsilon)}; that is no guarantee" in sentence
+    assert f"claims {display_figure(certificate.claimed.epsilon)}; that is no guarantee" in sentence
 
 
 def test_a_run_without_noise_is_refused(run_of, key):

@@ -13,7 +13,7 @@ from dpfl.certificate.contents import (
     ReleaseSection,
     _measured,
     certify,
-    guarantee,
+    guarantee_section,
     headline,
     neighbours,
     spread,
@@ -100,7 +100,7 @@ def test_where_nothing_was_used_the_certificate_says_0(used: float | None, state
         "assumptions": (), "warnings": (),
     }  # fmt: skip
     found: Any = SimpleNamespace(statement=SimpleNamespace(used=used, to_dict=lambda: words))
-    assert guarantee(found, [account("a", 1.5)]).used == stated
+    assert guarantee_section(found, [account("a", 1.5)]).used == stated
 
 
 def test_what_was_used_stands_in_the_certificate_as_the_statement_has_it(run_of, key):

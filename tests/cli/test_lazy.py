@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import dpfl
-from dpfl.cli.app import COMMANDS, loaded
+from dpfl.cli.app import COMMANDS, load_command
 from tests.conftest import PATIENCE, small_federation
 
 HEAVY = {"torch", "dp_accounting", "scipy"}
@@ -79,4 +79,4 @@ def test_every_public_name_is_reachable_without_an_import_of_its_own():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_what_its_line_says(name):
-    assert (loaded(name).help or "").startswith(COMMANDS[name][1].rstrip("."))
+    assert (load_command(name).help or "").startswith(COMMANDS[name][1].rstrip("."))

@@ -11,7 +11,7 @@ import torch
 
 from dpfl.client.optimisers import SGD, Adam
 from dpfl.client.task import ClientReply, ClientTask, LocalTraining
-from dpfl.engines.reply_bounds import LONGEST, implausible
+from dpfl.engines.reply_bounds import LONGEST, bound_violation
 from dpfl.privacy import All, Flat, Gaussian, PerLayer, Poisson, Release
 from dpfl.privacy.mechanisms.clip import ModelClip, Quantile
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarNoise
@@ -36,7 +36,7 @@ def longer_than(task: ClientTask, length: float, vector: torch.Tensor | None = N
     """Whether an update of this length, all of it in one number, is beyond what can be."""
     update = torch.zeros(SIZE)
     update[7] = length
-    return implausible(task, ClientReply(0, update), torch.zeros(SIZE) if vector is None else vector, DECLARED, None)
+    return bound_violation(task, ClientReply(0, update), torch.zeros(SIZE) if vector is None else vector, DECLARED, None)
 
 
 def test_what_a_client_sent_cannot_be_read_off_the_rounding_of_a_sum_with_two_liars() -> None:
@@ -63,7 +63,7 @@ def test_what_a_client_sent_cannot_be_read_off_the_rounding_of_a_sum_with_two_li
         (of_clients(sampling=All(), clip=Quantile(0.3), noise=Gaussian(0.5)), 0.3),
         (of_clients(sampling=All(), clip=Flat(1.0), noise=Gaussian(1.0), shared_by=4), 1 + 0.5 * (math.sqrt(2 * SIZE) + 12)),
         (
-            replace(of_clients(), upload=UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0)),
+            replace(of_clients(), update=UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0)),
             1 + 2 * (math.sqrt(2 * SIZE) + 12),
         ),
         (STEPS, 0.3 * (100 + 2 * 2 * (math.sqrt(SIZE) + 12) / 10)),
@@ -79,7 +79,7 @@ def test_an_update_is_no_longer_than_clip_noise_and_steps_make_it(task: ClientTa
 
 
 def test_a_clip_of_models_is_of_the_difference_to_the_one_that_was_sent() -> None:
-    task = replace(of_clients(), upload=UpdateRelease(All(), ModelClip(1.0), Gaussian(0.01), moves=2.0))
+    task = replace(of_clients(), update=UpdateRelease(All(), ModelClip(1.0), Gaussian(0.01), sensitivity_bound=2.0))
     sent = torch.zeros(SIZE)
     sent[0] = 50.0
     assert longer_than(task, 40.0)
@@ -91,16 +91,16 @@ def test_coefficients_are_measured_as_their_clip_does() -> None:
     task = of_clients(sampling=All(), clip=haar, noise=HaarNoise(1.0, ends=(SIZE,)))
     update = torch.randn(1, SIZE, generator=torch.Generator().manual_seed(0))
     inside = (update / haar.norms(update)[0])[0]
-    assert not implausible(task, ClientReply(0, inside), torch.zeros(SIZE), DECLARED, None)
-    assert implausible(task, ClientReply(0, 1.01 * inside), torch.zeros(SIZE), DECLARED, None)
+    assert not bound_violation(task, ClientReply(0, inside), torch.zeros(SIZE), DECLARED, None)
+    assert bound_violation(task, ClientReply(0, 1.01 * inside), torch.zeros(SIZE), DECLARED, None)
 
 
 @pytest.mark.parametrize("survey", [MeanQuery(2.0), ColumnQuery(2.0, 3, (0, 1), ((2, 4),)), MetricQuery(2.0, 2, 6, 1.0, 0.0)])
 def test_the_answer_to_a_question_is_a_noisy_mean(survey: MeanQuery | ColumnQuery | MetricQuery) -> None:
-    task, zeros = replace(STEPS, steps=0, survey=survey), torch.zeros(SIZE)
+    task, zeros = replace(STEPS, steps=0, query=survey), torch.zeros(SIZE)
 
     def odd(answer: np.ndarray) -> bool:
-        return implausible(task, ClientReply(0, raw={"answer": answer}), zeros, DECLARED, None)
+        return bound_violation(task, ClientReply(0, raw={"answer": answer}), zeros, DECLARED, None)
 
     assert not odd(np.ones(8))
     assert not odd(-30 * np.ones(8))
@@ -110,7 +110,7 @@ def test_the_answer_to_a_question_is_a_noisy_mean(survey: MeanQuery | ColumnQuer
 
 
 def test_shares_of_labels_are_shares() -> None:
-    task = replace(STEPS, steps=0, survey=LabelQuery(2.0))
+    task = replace(STEPS, steps=0, query=LabelQuery(2.0))
     for shares, odd in (
         ([0.5, 0.5], False),
         ([1.0, 0.0], False),
@@ -119,4 +119,4 @@ def test_shares_of_labels_are_shares() -> None:
         ([0.0, 0.0], True),
     ):
         reply = ClientReply(0, raw={"answer": np.array(shares)})
-        assert implausible(task, reply, torch.zeros(SIZE), DECLARED, None) == odd
+        assert bound_violation(task, reply, torch.zeros(SIZE), DECLARED, None) == odd

@@ -259,7 +259,7 @@ def test_an_answer_to_a_survey_is_as_long_as_the_others_and_nothing_else(make, o
         return lambda name, asked, letter: answered(name, asked, words, arrays)
 
     given = order()
-    asked = replace(given, tasks=tuple(replace(task, steps=0, survey=LabelQuery(5.0)) for task in given.tasks))
+    asked = replace(given, tasks=tuple(replace(task, steps=0, query=LabelQuery(5.0)) for task in given.tasks))
     replies = make(Wire({"a": saying(**odd), "b": saying(answer=3), "c": saying(answer=3)})).run(asked)
     assert "not one to this order" in replies[0].failed
     assert replies[0].raw is None

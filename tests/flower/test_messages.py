@@ -7,16 +7,16 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from dpfl.transports.flower import flower_messages
-from dpfl.transports.flower.flower_messages import PIECE, UnreadableMessage, packed, refuse_large, unpacked
+from dpfl.transports.flower.flower_messages import PIECE, UnreadableMessage, pack, refuse_large, unpack
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1])
 def test_a_letter_comes_back_from_its_pieces(size: int) -> None:
     letter = bytes(size)
-    assert unpacked(packed(letter), size) == letter
+    assert unpack(pack(letter), size) == letter
     if size:
         with pytest.raises(UnreadableMessage):
-            unpacked(packed(letter), size - 1)
+            unpack(pack(letter), size - 1)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_letter_comes_back_from_its_pieces(size: int) -> None:
 )
 def test_what_is_no_letter_is_not_read(content: dict[str, object]) -> None:
     with pytest.raises(UnreadableMessage):
-        unpacked(RecordDict(content), 100)
+        unpack(RecordDict(content), 100)
 
 
 @pytest.mark.parametrize("headers", [{"content-length": "101"}, {"content-length": "-1"}, {}])

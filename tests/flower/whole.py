@@ -21,7 +21,7 @@ from dpfl.protocol.messages import SignedMessage
 from dpfl.protocol.transport import Delivery
 from dpfl.run.nodes import MOST_ANSWER, ServerTerms
 from dpfl.transports.flower.flower_transport import FlowerTransport
-from dpfl.transports.flower.local_federation import laid_out, refuse_ended, running
+from dpfl.transports.flower.local_federation import refuse_ended, run_federation, write_layout
 from dpfl.transports.flower.processes import register, superlink
 from dpfl.transports.flower.server import NodeKeys, ServerKeys
 from tests.conftest import PATIENCE
@@ -49,8 +49,8 @@ class Whole:
         self.folder, dealt = folder, parse(BASE).dealt(3)
         limits = {"epsilon": 100.0, "delta": 1e-5, "accountant": "rdp"}
         allow, tell = {"systems": ["fedavg-dp"], "models": ["mlp"]}, {"size": "exact", "entropy": "keyed", "secure": False}
-        address, lines = laid_out(folder, dealt, limits, allow, tell, {"least_survivors": 2, "least_colluders": 0})
-        self.processes = until.enter_context(running(folder, lines))
+        address, lines = write_layout(folder, dealt, limits, allow, tell, {"least_survivors": 2, "least_colluders": 0})
+        self.processes = until.enter_context(run_federation(folder, lines))
         self.keys, (host, _, port) = ServerKeys(folder / "server"), address.rpartition(":")
         self.link = until.enter_context(superlink(folder / "server", host, int(port), self.keys))
         nodes = {name: NodeKeys.parse(name, line) for name, line in lines.items()}
@@ -92,7 +92,7 @@ class Liar:
     def __init__(self, mail: NodeChannel) -> None:
         self.mail = mail
         self.answers: list[SignedMessage] = []
-        self.system = algorithms.from_name(**SECURE["algorithm"]).summed(NoiseShares(2))
+        self.system = algorithms.from_name(**SECURE["algorithm"]).with_secure_sums(NoiseShares(2))
 
     def task(self, name: str, round: int = 0, **changes: Any) -> ClientTask:
         given = {"samples": self.system.samples, "summed": SecureSumTerms(1.0, 1000.0, 3), **changes}

@@ -120,7 +120,7 @@ def test_layers_and_sizes(name: str) -> None:
     computed = gradients_of(name)
     layout = computed.model.layout
     layered, by_layer = PerLayer(LEVEL), ClippedGradients(computed.model, PerLayer(LEVEL).groups(layout.names))
-    haar = HaarClip(LEVEL, weights="paper").fitted([layout.trainable])
+    haar = HaarClip(LEVEL, weights="paper").for_model([layout.trainable])
     x, y = rows_for(name, 50)
     whole, written = computed(x, y, CLIP.factors), torch.cat([part for _, part in computed.rows(x, y)])
     for count in (1, 3, 33):

@@ -24,9 +24,9 @@ def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, sec
     given: list[ClientTask] = []
     flat = FlatModel(model.build(federation.shape, federation.task.outputs, 0), federation.task)
     sizes, layout = federation.sizes, flat.layout
-    algorithm = ready(algorithm.fitted(layout).over(BUDGET.rounds, len(sizes)))
+    algorithm = ready(algorithm.for_model(layout).for_rounds(BUDGET.rounds, len(sizes)))
     algorithm = with_planned_rate(algorithm, BUDGET, sizes, layout.trainable)
-    algorithm = algorithm.secured() if secure else algorithm
+    algorithm = algorithm.with_secure_noise() if secure else algorithm
 
     def answers(order: RoundRequest) -> list[ClientReply]:
         given.extend(order.tasks)
@@ -46,5 +46,5 @@ def tasks_of(algorithm: Algorithm, federation: Federation, model: Buildable, sec
 
 
 def _reply(task: ClientTask, federation: Federation) -> ClientReply:
-    length = federation.classes if type(task.survey).__name__ == "Survey" else torch.Size(federation.shape).numel()
+    length = federation.classes if type(task.query).__name__ == "Survey" else torch.Size(federation.shape).numel()
     return ClientReply(task.client, torch.ones(1), raw={"answer": torch.full((length,), 0.1).numpy()})

@@ -23,12 +23,12 @@ from tests.node.loopback import OWNER, PROPOSAL, ROUNDS, RUN, SAMPLES, TASK, Ask
 
 NAMES = ("a", "b", "c", "d")
 SHARED = NoiseShares(3, 1)
-RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=SHARED)
+RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), noise_shares=SHARED)
 EVENT = RELEASE.event(SAMPLES)
 
 
 def task(name: str, round: int = 0, **changes: Any) -> ClientTask:
-    given = replace(TASK, steps=1, samples=RELEASE, summed=SecureSumTerms(1.0, 60.0, len(NAMES)))
+    given = replace(TASK, steps=1, samples=RELEASE, secure_sum=SecureSumTerms(1.0, 60.0, len(NAMES)))
     return replace(given, round=round, client=NAMES.index(name), **changes)
 
 

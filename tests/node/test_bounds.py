@@ -52,12 +52,12 @@ LARGEST = AllowedRuns().largest_weight
 SLOPED = round_of(0, slope=True)
 METRIC = MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
 SURVEYS = (LabelQuery(5.0, secure=True), MeanQuery(4.0, secure=True), METRIC)
-UPLOAD = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+UPLOAD = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)
 KINDS: dict[str, ClientTask] = {
     "steps": TASK,
     "a slope": SLOPED,
     "an upload": round_of(0, samples=None, upload=UPLOAD),
-    **{type(survey).__name__: replace(TASK, steps=0, survey=survey) for survey in SURVEYS},
+    **{type(survey).__name__: replace(TASK, steps=0, query=survey) for survey in SURVEYS},
 }
 EVENTS = ((EVENT, ROUNDS * STEPS), *((survey.event, 1) for survey in SURVEYS), (UPLOAD.event(1), 1))
 

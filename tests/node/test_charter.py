@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpfl.errors import DpflError
-from dpfl.node.load_data import digest, held
+from dpfl.node.load_data import digest, load_node_data
 from dpfl.node.policy import SEED, SecureSumGroup, read
 from dpfl.privacy import Keyed, Limit, SystemEntropy
 from dpfl.privacy.ledger.limit import SubLimit
@@ -68,11 +68,11 @@ def test_a_seed_counts_only_where_the_environment_has_it_too(tmp_path: Path, mon
 
 
 def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) -> None:
-    own = held(read(new_node(tmp_path / "b")))
+    own = load_node_data(read(new_node(tmp_path / "b")))
     assert (len(own.train), own.names, own.test, own.sizes) == (SAMPLES, ("b",), None, (SAMPLES,))
-    dealt = held(read(write_policy(tmp_path / "b", split={"client": 2, "clients": 4})))
+    dealt = load_node_data(read(write_policy(tmp_path / "b", split={"client": 2, "clients": 4})))
     assert len(dealt.train) == SAMPLES // 4
-    site = held(
+    site = load_node_data(
         read(write_policy(tmp_path / "b", data={"name": "randhie", "classes": None}, split={"client": 1, "partition": "site"}))
     )
     assert site.train.schema is not None
@@ -82,12 +82,12 @@ def test_data_is_read_by_its_own_words_and_is_this_node_s_alone(tmp_path: Path) 
 
 def test_persons_are_counted_where_they_are_the_unit(tmp_path: Path) -> None:
     words = {"data": {"name": "randhie", "classes": None, "rows_per_person": 2}, "split": {"client": 1, "partition": "site"}}
-    own = held(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
+    own = load_node_data(read(new_node(tmp_path / "b", limits={"unit": "person"}, **words)))
     assert own.counted("person")[0] < own.sizes[0]
     assert own.rows_per_person == 2
     assert digest(own, "person") != digest(own, "sample")
     with pytest.raises(DpflError, match="whose each row is"):
-        held(read(new_node(tmp_path / "c", limits={"unit": "person"})))
+        load_node_data(read(new_node(tmp_path / "c", limits={"unit": "person"})))
 
 
 ODD: dict[str, tuple[dict[str, Any], str]] = {
@@ -138,5 +138,5 @@ def test_a_policy_that_is_no_toml_is_one_sentence(tmp_path: Path, text: str) -> 
 )  # fmt: skip
 def test_data_that_is_not_there_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     with pytest.raises(DpflError) as refused:
-        held(read(new_node(tmp_path / "b", **changes)))
+        load_node_data(read(new_node(tmp_path / "b", **changes)))
     assert said in str(refused.value)

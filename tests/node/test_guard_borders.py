@@ -14,7 +14,7 @@ from dpfl.errors import DpflError
 from dpfl.models import FlatModel
 from dpfl.node import readiness
 from dpfl.node.folder import open_ledger as open_node_ledger
-from dpfl.node.load_data import held
+from dpfl.node.load_data import load_node_data
 from dpfl.node.policy import read
 from dpfl.node.policy_checker import PolicyChecker, allowed, room
 from dpfl.privacy import FixedSize, Flat, Ledger, Limit, Poisson, Release, accountant
@@ -38,7 +38,7 @@ REPLACING = {"limits": {"neighbours": REPLACE}, "allow": {"largest_sampling_rate
 
 def guard(folder: Path, **changes: Any) -> PolicyChecker:
     charter = read(new_node(folder / "b", **changes))
-    return PolicyChecker(charter, held(charter), "ab" * 32)
+    return PolicyChecker(charter, load_node_data(charter), "ab" * 32)
 
 
 def refusal(of: PolicyChecker, task: ClientTask, size: int = SAMPLES, **proposed: Any) -> str:
@@ -103,17 +103,17 @@ def test_columns_that_samples_do_not_have_are_not_asked_for(tmp_path: Path) -> N
         ((), (), 784, "other-schema"),
     ):
         survey = ColumnQuery(5.0, numbers, places, binned, secure=True)
-        assert refusal(own, replace(TASK, steps=0, samples=None, survey=survey)) == reason, (places, binned, numbers)
+        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason, (places, binned, numbers)
 
 
 def test_surveys_have_noise_enough_and_are_for_adding_one(tmp_path: Path) -> None:
     own = guard(tmp_path)
     for noise, secure, reason in ((0.8, True, ""), (0.79, True, "too-little-noise"), (5.0, False, "not-secure")):
         survey = ColumnQuery(noise, 784, (0,), secure=secure)
-        assert refusal(own, replace(TASK, steps=0, samples=None, survey=survey)) == reason
+        assert refusal(own, replace(TASK, steps=0, samples=None, query=survey)) == reason
     replacing = guard(tmp_path / "other", limits={"neighbours": REPLACE})
     survey = ColumnQuery(5.0, 784, (0,), secure=True)
-    assert refusal(replacing, replace(TASK, steps=0, samples=None, survey=survey)) == "other-unit"
+    assert refusal(replacing, replace(TASK, steps=0, samples=None, query=survey)) == "other-unit"
 
 
 class TestRoom:
@@ -207,7 +207,7 @@ class TestPolicyFile:
 
 def test_a_ledger_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     charter = read(new_node(tmp_path / "b"))
-    data = held(charter)
+    data = load_node_data(charter)
     with closing(open_node_ledger(charter, data, ChainTail())) as ledger:
         seen = ledger.tail
     path = ledger_path(charter.ledgers, "b")
@@ -233,7 +233,7 @@ class TestCheck:
         charter.ledgers.mkdir()
         self.ledger(charter, **kind).close()
         with pytest.raises(DpflError):
-            readiness._ledger(charter, held(charter))
+            readiness._ledger(charter, load_node_data(charter))
 
     def test_one_debit_that_is_later_than_the_clock_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import time

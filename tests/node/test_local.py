@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpfl.client.dataset import ClientDataset
-from dpfl.client.local_training import clipped_sum, plain_steps, private_steps, shuffled
+from dpfl.client.local_training import clipped_sum, plain_steps, private_steps, shuffle
 from dpfl.client.optimisers import SGD
 from dpfl.client.task import LocalTraining
 from dpfl.errors import DpflError
@@ -216,7 +216,7 @@ def test_plain_steps_equal_sgd_written_out() -> None:
 
 @pytest.mark.parametrize(("size", "batch"), [(1, 1), (7, 3), (4, 100)])
 def test_shuffled_batches_never_repeat_an_image_within_an_epoch(size: int, batch: int) -> None:
-    batches = shuffled(size, batch, np.random.default_rng(0))
+    batches = shuffle(size, batch, np.random.default_rng(0))
     for _ in range(3):
         parts = max(1, size // batch if size % batch == 1 else math.ceil(size / batch))
         epoch = torch.cat([next(batches) for _ in range(parts)])
@@ -227,7 +227,7 @@ def test_shuffled_batches_never_repeat_an_image_within_an_epoch(size: int, batch
 def test_one_sample_moves_a_sum_of_haar_clipped_gradients_by_the_level_in_the_weighted_norm(weights: str) -> None:
     model, level = FlatModel(network()), 0.1
     size = model.layout.trainable
-    clip = HaarClip(level, weights=weights).fitted([size])
+    clip = HaarClip(level, weights=weights).for_model([size])
     gradients = ClippedGradients(model, clip.groups(model.layout.names))
     x, y = images(20, scale=30.0)
     everyone, without = clipped_sum(gradients, clip, x, y), clipped_sum(gradients, clip, x[:-1], y[:-1])
@@ -242,7 +242,7 @@ def test_more_units_than_the_margin_covers_are_refused_by_a_clip_with_its_own_me
 ) -> None:
     monkeypatch.setattr(clipped, "most_units", lambda *_: 2)
     model = FlatModel(torch.nn.Linear(4, 2))
-    clip = HaarClip(1.0, weights="orthonormal").fitted([model.layout.trainable])
+    clip = HaarClip(1.0, weights="orthonormal").for_model([model.layout.trainable])
     sum_of = partial(clipped_sum, ClippedGradients(model), clip, torch.ones(units, 4), torch.zeros(units, dtype=torch.int64))
     if units == 2:
         sum_of()

@@ -262,9 +262,9 @@ def test_steps_beyond_all_bounds_are_not_told_where_noise_hides_the_client(
     where = site(tmp_path, OneWeight())
     where.x.fill_(1)
     where.y.fill_(label)
-    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), sensitivity_bound=2.0, protects="client")
     one = replace(where, clients=(where.clients[0], where.clients[1][:1]))
-    reply = work(one, replace(PLAIN, samples=clipped, upload=upload, local=LocalTraining(SGD(2e38))), torch.tensor([weight]))
+    reply = work(one, replace(PLAIN, samples=clipped, update=upload, local=LocalTraining(SGD(2e38))), torch.tensor([weight]))
     assert reply.update is not None
     assert torch.isfinite(reply.update).all()
 
@@ -276,8 +276,8 @@ def test_a_client_that_noise_hides_sends_no_news_of_a_loss_that_is_not_finite(tm
     plain = ClientTask(0, 1, 3, LocalTraining(SGD(0.1)), Release())
     assert work(where, plain).diverged, "without noise nobody is hidden"
     noisy = Release(clip=Flat(1.0), noise=Gaussian(1.0))
-    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
-    reply = work(where, replace(plain, upload=upload) if hidden == "upload" else replace(plain, clients=noisy))
+    upload = UpdateRelease(clip=Flat(1.0), noise=Gaussian(1.0), sensitivity_bound=2.0, protects="client")
+    reply = work(where, replace(plain, update=upload) if hidden == "upload" else replace(plain, clients=noisy))
     assert reply.update is not None
     assert torch.isfinite(reply.update).all()
     assert not reply.failed
@@ -287,8 +287,8 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
     """All weights are so long that a step is half of their last digit: one sample of 30 decides whether it is rounded up."""
     length, digit, gradient = 1.5 * 2.0**20, 0.125, 0.75 / math.sqrt(9.75)
     rate = digit / 2 / (0.98 * gradient)
-    upload = UpdateRelease(clip=Flat(rate), noise=Gaussian(1e-9), moves=2 * rate / 30)
-    task = replace(PLAIN, steps=1, samples=Release(FixedSize(30), Flat(1.0)), upload=upload, local=LocalTraining(SGD(rate)))
+    upload = UpdateRelease(clip=Flat(rate), noise=Gaussian(1e-9), sensitivity_bound=2 * rate / 30)
+    task = replace(PLAIN, steps=1, samples=Release(FixedSize(30), Flat(1.0)), update=upload, local=LocalTraining(SGD(rate)))
 
     def sent(name: str, odd: int, task: ClientTask) -> Tensor:
         where = site(tmp_path / name, nn.Linear(FEATURES, CLASSES))
@@ -300,16 +300,16 @@ def test_the_noise_of_an_upload_covers_what_float32_makes_of_one_sample(tmp_path
         return reply.update.clone()
 
     apart = float((sent("a", 0, task) - sent("b", 1, task)).norm())
-    assert apart > 10 * upload.moves
-    noise = sent("c", 0, replace(task, upload=replace(upload, noise=Gaussian(1.0)))).std()
+    assert apart > 10 * upload.sensitivity_bound
+    noise = sent("c", 0, replace(task, update=replace(upload, noise=Gaussian(1.0)))).std()
     assert noise > apart
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 3.0])
 def test_the_noise_of_an_upload_is_no_more_than_that_where_rounding_moves_nothing(tmp_path: Path, multiplier: float) -> None:
     """The clip is of the update itself, and the noise is for all that is inside."""
-    upload = UpdateRelease(clip=Flat(1e-3), noise=Gaussian(multiplier), moves=2e-3, protects="client")
-    sent = work(site(tmp_path, network(200)), replace(PLAIN, upload=upload, samples=None), start(network(200))).update
+    upload = UpdateRelease(clip=Flat(1e-3), noise=Gaussian(multiplier), sensitivity_bound=2e-3, protects="client")
+    sent = work(site(tmp_path, network(200)), replace(PLAIN, update=upload, samples=None), start(network(200))).update
     assert sent is not None
     assert float(sent.std()) == pytest.approx(2e-3 * multiplier, rel=0.1)
 
@@ -325,16 +325,16 @@ class Mixing(nn.Module):
 
 def test_a_metric_of_a_model_that_mixes_samples_is_refused(tmp_path: Path) -> None:
     """One sample would move what all the others count with."""
-    asked = replace(PRIVATE, steps=0, samples=None, survey=MetricQuery(1.0, 2, 0, 4.0, 0.0))
+    asked = replace(PRIVATE, steps=0, samples=None, query=MetricQuery(1.0, 2, 0, 4.0, 0.0))
     with pytest.raises(DpflError, match="mixes the samples"):
         work(site(tmp_path, Mixing()), asked, start(Mixing()))
 
 
 def test_the_noise_covers_the_difference_of_a_clipped_model_to_a_long_one(tmp_path: Path) -> None:
     """Two models inside the clip are twice its level apart; so far from where they began, float32 knows neither."""
-    upload = UpdateRelease(clip=ModelClip(1.0), noise=Gaussian(1.0), moves=2.0, protects="client")
+    upload = UpdateRelease(clip=ModelClip(1.0), noise=Gaussian(1.0), sensitivity_bound=2.0, protects="client")
     began = torch.full((SIZE,), 1e6)
-    reply = work(site(tmp_path), replace(PLAIN, upload=upload, samples=None), began)
+    reply = work(site(tmp_path), replace(PLAIN, update=upload, samples=None), began)
     assert reply.update is not None
     assert float((reply.update + began).std()) > 2.0 + 2.0**-22 * float(began.norm())
 
@@ -535,8 +535,8 @@ def test_a_node_works_for_more_clients_than_it_keeps_ledgers_open(tmp_path: Path
 @pytest.mark.parametrize("objective", [CrossEntropy(), Contrastive()])
 def test_another_vector_beside_the_model_is_another_release_with_noise_of_its_own(tmp_path: Path, objective: Objective) -> None:
     """A correction of the gradients, or the client's own last model."""
-    upload = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
-    task = replace(PLAIN, upload=upload, local=LocalTraining(SGD(0.5), objective=objective))
+    upload = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client")
+    task = replace(PLAIN, update=upload, local=LocalTraining(SGD(0.5), objective=objective))
     node = ClientRunner(site(tmp_path))
     first, again, other = (node.work(task, start(), start() + moved).update for moved in (0.1, 0.1, 0.2))
     node.close()
@@ -611,7 +611,8 @@ def test_whether_a_batch_is_too_large_is_judged_by_the_declared_size(tmp_path: P
             work(where, task)
         assert not list((tmp_path / str(units)).glob("*"))
         assert (
-            work(replace(where, declared=(29, 29), clients=(torch.arange(30), torch.arange(31, 60))), task).update is not None
+            work(replace(where, declared_sizes=(29, 29), clients=(torch.arange(30), torch.arange(31, 60))), task).update
+            is not None
         )
 
 

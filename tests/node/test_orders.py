@@ -198,7 +198,7 @@ class TestProposals:
 
 
 class TestSummedTasks:
-    RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=NoiseShares(3, 1))
+    RELEASE = Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), noise_shares=NoiseShares(3, 1))
     SUMMED = SecureSumTerms(1.0, 60.0, 4)
 
     def reason(self, **changes: Any) -> str:
@@ -222,7 +222,7 @@ class TestSummedTasks:
         assert self.reason(**asked) == ""
         assert self.reason(**asked, summed=None) == ""
         assert self.reason(**{**asked, "survey": LabelQuery(5.0, secure=True)}) == "uncovered"
-        assert self.reason(**asked, samples=replace(self.RELEASE, sums=None)) == "uncovered"
+        assert self.reason(**asked, samples=replace(self.RELEASE, noise_shares=None)) == "uncovered"
         alone = DisclosureRules()
-        task = replace(TASK, samples=self.RELEASE, summed=self.SUMMED, **asked)
+        task = replace(TASK, samples=self.RELEASE, secure_sum=self.SUMMED, **asked)
         assert str(alone.reason(task)) == "not-trusted"

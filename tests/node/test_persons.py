@@ -43,7 +43,7 @@ MODEL = from_module(module())
 
 def site(x: Tensor, y: Tensor, persons: Tensor | None, **options: Any) -> ClientContext:
     held = (torch.arange(len(x)),)
-    return ClientContext("test", MODEL, MultiClass(CLASSES), x, y, held, (DECLARED,), Keyed(0), persons=persons, **options)
+    return ClientContext("test", MODEL, MultiClass(CLASSES), x, y, held, (DECLARED,), Keyed(0), unit_ids=persons, **options)
 
 
 def rows(sizes: Sequence[int], seed: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
@@ -67,7 +67,7 @@ def worked(held: ClientContext, task: ClientTask) -> Tensor:
 def answered(held: ClientContext, survey: object) -> np.ndarray:
     node = ClientRunner(held)
     try:
-        raw = node.work(ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), survey=survey), node.model.read()).raw  # type: ignore[arg-type]
+        raw = node.work(ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), node.model.read()).raw  # type: ignore[arg-type]
         assert raw is not None
         return raw["answer"].astype(np.float64)
     finally:
@@ -94,7 +94,7 @@ def test_removing_one_person_moves_a_step_by_the_level_at_most(held, gone, scale
 def test_haar_coefficients_of_a_person_are_bounded_as_those_of_a_sample(held, gone, scale, seed) -> None:
     x, y, persons = rows([*held, gone], seed, scale)
     ends = torch.cumsum(torch.tensor([p.numel() for p in module().parameters()]), 0).tolist()
-    clip = Release(All(), HaarClip(LEVEL), HaarNoise(1.0)).fitted(ends).clip
+    clip = Release(All(), HaarClip(LEVEL), HaarNoise(1.0)).for_model(ends).clip
     task, kept = replace(STEP, samples=Release(All(), clip)), persons < len(held)
     moved = worked(site(x, y, persons), task) - worked(site(x[kept], y[kept], persons[kept]), task)
     assert float(clip.norms(moved[None] * DECLARED)) <= LEVEL * (1 + 1e-3)  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def test_persons_are_drawn_whole_at_the_rate_and_divided_by_their_declared_numbe
     flat = nn.Linear(count, 2, bias=False)
     nn.init.zeros_(flat.weight)
     held = ClientContext(
-        "t", from_module(flat), MultiClass(2), x, y, (torch.arange(len(x)),), (count,), Keyed(0), persons=persons
+        "t", from_module(flat), MultiClass(2), x, y, (torch.arange(len(x)),), (count,), Keyed(0), unit_ids=persons
     )
     node = ClientRunner(held)
     task = replace(STEP, samples=Release(Poisson(0.25), Flat(1.0)))
@@ -183,9 +183,9 @@ def test_who_has_a_row_nine_times_counts_as_with_one() -> None:
     one, nine = (replied(held, replace(STEP, slope=True)).raw["slope"] for held in both)  # type: ignore[index]
     assert float(one) > 1e-3
     assert float(nine) == pytest.approx(float(one), rel=1e-3)
-    release = Release(All(), Flat(LEVEL), Gaussian(1.0), sums=NoiseShares(2))
-    task = replace(STEP, samples=release, summed=SecureSumTerms(1.0, 10.0, 3))
-    one, nine = (release.whole_sum(10.0, 3).total(replied(held, task).numbers) for held in both)  # type: ignore[arg-type]
+    release = Release(All(), Flat(LEVEL), Gaussian(1.0), noise_shares=NoiseShares(2))
+    task = replace(STEP, samples=release, secure_sum=SecureSumTerms(1.0, 10.0, 3))
+    one, nine = (release.integer_sum(10.0, 3).total(replied(held, task).numbers) for held in both)  # type: ignore[arg-type]
     assert np.abs(nine - one).max() < 1e-3, "the same noise"
 
 
@@ -193,9 +193,9 @@ def test_a_metric_is_of_those_that_are_kept_out_of_training() -> None:
     x, y, persons = rows([3, 1, 5, 2])
     survey, kept = MetricQuery(1e-9, 2, 0, 4.0, 0.5), persons >= 2
     everyone = replace(site(x, y, persons), clients=(torch.nonzero(~kept)[:, 0], torch.nonzero(kept)[:, 0]))
-    found = answered(replace(everyone, declared=(DECLARED, 2), held_out=1), survey)
-    assert found == pytest.approx(answered(replace(site(x[kept], y[kept], persons[kept]), declared=(2,)), survey))
-    assert found != pytest.approx(answered(replace(everyone, declared=(2, 2)), survey))
+    found = answered(replace(everyone, declared_sizes=(DECLARED, 2), held_out=1), survey)
+    assert found == pytest.approx(answered(replace(site(x[kept], y[kept], persons[kept]), declared_sizes=(2,)), survey))
+    assert found != pytest.approx(answered(replace(everyone, declared_sizes=(2, 2)), survey))
 
 
 def test_a_ledger_for_persons_needs_to_know_whose_rows_are_whose(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ SAMPLES = Release(Poisson(0.5), Flat(1.0), Gaussian(1.0))
 PRIVATE = ClientTask(0, 1, 2, LocalTraining(SGD(0.5)), Release(), SAMPLES)
 PLAIN = replace(PRIVATE, samples=None)
 TRUSTING = replace(PLAIN, clients=Release(All(), Flat(1.0), Gaussian(1.0)))
-FOR_A_CLIENT = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client")
-FOR_A_SAMPLE = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=0.02)
+FOR_A_CLIENT = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client")
+FOR_A_SAMPLE = UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=0.02)
 BATCHES = Release(FixedSize(50), Flat(1.0))
 
 ASKED = {
@@ -38,26 +38,26 @@ ASKED = {
     ),
     "raw values": (replace(PRIVATE, raw=True), "raw values", DisclosureRules(raw=True)),
     "raw values beside an upload": (
-        replace(PRIVATE, raw=True, upload=FOR_A_CLIENT, samples=BATCHES),
+        replace(PRIVATE, raw=True, update=FOR_A_CLIENT, samples=BATCHES),
         "raw",
         DisclosureRules(raw=True),
     ),
     "the batch as drawn": (
-        replace(PRIVATE, samples=replace(SAMPLES, realised=True)),
+        replace(PRIVATE, samples=replace(SAMPLES, divide_by_drawn=True)),
         "batch that was drawn",
         DisclosureRules(raw=True),
     ),
     "a trusted survey": (
-        replace(PRIVATE, survey=LabelQuery(None, trusted=True)),
+        replace(PRIVATE, query=LabelQuery(None, trusted=True)),
         "does not trust",
         DisclosureRules(trusted=True),
     ),
     "a trusted survey with noise": (
-        replace(PRIVATE, survey=LabelQuery(1.0, trusted=True)),
+        replace(PRIVATE, query=LabelQuery(1.0, trusted=True)),
         "does not trust",
         DisclosureRules(trusted=True),
     ),
-    "an exact survey": (replace(PRIVATE, survey=LabelQuery(None)), "no noise", DisclosureRules(raw=True)),
+    "an exact survey": (replace(PRIVATE, query=LabelQuery(None)), "no noise", DisclosureRules(raw=True)),
 }
 
 
@@ -79,28 +79,28 @@ def test_an_owner_refuses_what_it_did_not_agree_to(tmp_path: Path, what: str) ->
     [
         PRIVATE,
         replace(PRIVATE, slope=True),
-        replace(PLAIN, upload=FOR_A_CLIENT),
-        replace(PRIVATE, survey=LabelQuery(5.0)),
-        replace(PRIVATE, survey=MeanQuery(5.0)),
+        replace(PLAIN, update=FOR_A_CLIENT),
+        replace(PRIVATE, query=LabelQuery(5.0)),
+        replace(PRIVATE, query=MeanQuery(5.0)),
     ],
 )
 def test_what_is_paid_for_needs_no_agreement(tmp_path: Path, task: ClientTask) -> None:
     reply = work(site(tmp_path, policy=DisclosureRules()), task)
     assert not reply.refused
-    assert sum(spent(tmp_path).values()) == (1 if task.survey or task.upload else 2 + task.slope)
+    assert sum(spent(tmp_path).values()) == (1 if task.query or task.update else 2 + task.slope)
 
 
 NEVER = {
     "no step": replace(PRIVATE, steps=0),
     "less than no step": replace(PRIVATE, steps=-1),
-    "no step and an upload": replace(PLAIN, steps=0, upload=FOR_A_CLIENT),
-    "a slope beside an upload": replace(PRIVATE, samples=BATCHES, upload=FOR_A_CLIENT, slope=True),
-    "noise for less than a sample moves": replace(PLAIN, upload=FOR_A_SAMPLE),
+    "no step and an upload": replace(PLAIN, steps=0, update=FOR_A_CLIENT),
+    "a slope beside an upload": replace(PRIVATE, samples=BATCHES, update=FOR_A_CLIENT, slope=True),
+    "noise for less than a sample moves": replace(PLAIN, update=FOR_A_SAMPLE),
     "batches whose rate tells how many samples there are": replace(PRIVATE, samples=replace(SAMPLES, sampling=PoissonSize(4))),
     "noise for a mean of no more than was declared": replace(
-        PRIVATE, samples=replace(BATCHES, sampling=All()), upload=replace(FOR_A_SAMPLE, moves=2.0, clip=Flat(9.0))
+        PRIVATE, samples=replace(BATCHES, sampling=All()), update=replace(FOR_A_SAMPLE, sensitivity_bound=2.0, clip=Flat(9.0))
     ),
-    "noise for one step of two": replace(PRIVATE, samples=BATCHES, upload=FOR_A_SAMPLE, local=LocalTraining(SGD(0.5))),
+    "noise for one step of two": replace(PRIVATE, samples=BATCHES, update=FOR_A_SAMPLE, local=LocalTraining(SGD(0.5))),
 }
 
 
@@ -112,7 +112,9 @@ def test_what_no_agreement_makes_sound_is_refused_whatever_was_agreed(tmp_path: 
 
 
 def test_an_upload_for_a_sample_with_its_bound_is_made(tmp_path: Path) -> None:
-    task = replace(PRIVATE, steps=1, samples=replace(BATCHES, sampling=FixedSize(10)), upload=replace(FOR_A_SAMPLE, moves=0.1))
+    task = replace(
+        PRIVATE, steps=1, samples=replace(BATCHES, sampling=FixedSize(10)), update=replace(FOR_A_SAMPLE, sensitivity_bound=0.1)
+    )
     assert work(site(tmp_path, policy=DisclosureRules()), task).update is not None
 
 

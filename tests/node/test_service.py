@@ -188,9 +188,9 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     node, survey, metric = opened(), LabelQuery(5.0, secure=True), MetricQuery(6.0, 2, 0, 4.0, 0.0, secure=True)
     events = ((survey.event, 1), (EVENT, STEPS * ROUNDS), (metric.event, 1))
     assert node(join(replace(PROPOSAL, events=events))).head["left"] == 2 + STEPS * ROUNDS
-    counts = node(work(replace(TASK, steps=0, survey=survey)))
+    counts = node(work(replace(TASK, steps=0, query=survey)))
     assert counts.arrays["raw_answer"].shape == (10,)
-    unmoved(node, work(replace(TASK, steps=0, survey=replace(survey, multiplier=6.0))), "order-changed")
+    unmoved(node, work(replace(TASK, steps=0, query=replace(survey, multiplier=6.0))), "order-changed")
     node(work())
     measured = node(work(round_of(ROUNDS, steps=0, survey=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
@@ -241,7 +241,7 @@ TASKS: dict[str, tuple[Any, str]] = {
     ),
     "a batch counted by what is there": (round_of(0, samples=replace(RELEASE, sampling=PoissonSize(12))), "uncovered"),
     "a batch of a fixed size": (round_of(0, samples=replace(RELEASE, sampling=FixedSize(12))), "other-unit"),
-    "a division by the batch": (round_of(0, samples=replace(RELEASE, realised=True)), "raw-values"),
+    "a division by the batch": (round_of(0, samples=replace(RELEASE, divide_by_drawn=True)), "raw-values"),
     "a raw value": (round_of(0, raw=True), "raw-values"),
     "no noise": (round_of(0, samples=Release(Poisson(0.2), Flat(1.0))), "without-noise"),
     "nothing private at all": (round_of(0, samples=None), "without-noise"),
@@ -250,25 +250,25 @@ TASKS: dict[str, tuple[Any, str]] = {
         "not-trusted",
     ),
     "an upload for less than a sample moves": (
-        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=0.1)),
+        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1)),
         "uncovered",
     ),
     "an upload of clients": (
-        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0, protects="client")),
+        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client")),
         "other-unit",
     ),
     "a slope without noise": (
-        round_of(0, slope=True, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)),
+        round_of(0, slope=True, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)),
         "uncovered",
     ),
     "a slope that was not planned": (round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))), "not-planned"),
-    "exact counts": (replace(TASK, steps=0, survey=LabelQuery(None)), "raw-values"),
-    "exact counts for a trusted server": (replace(TASK, steps=0, survey=LabelQuery(None, trusted=True)), "not-trusted"),
-    "counts with little noise": (replace(TASK, steps=0, survey=LabelQuery(0.5, secure=True)), "too-little-noise"),
-    "counts in floating point": (replace(TASK, steps=0, survey=LabelQuery(5.0)), "not-secure"),
-    "counts that were not planned": (replace(TASK, steps=0, survey=LabelQuery(5.0, secure=True)), "not-planned"),
-    "a mean that was not planned": (replace(TASK, steps=0, survey=MeanQuery(5.0, True)), "not-planned"),
-    "columns that are not there": (replace(TASK, steps=0, survey=ColumnQuery(5.0, 9, (784,), secure=True)), "other-schema"),
+    "exact counts": (replace(TASK, steps=0, query=LabelQuery(None)), "raw-values"),
+    "exact counts for a trusted server": (replace(TASK, steps=0, query=LabelQuery(None, trusted=True)), "not-trusted"),
+    "counts with little noise": (replace(TASK, steps=0, query=LabelQuery(0.5, secure=True)), "too-little-noise"),
+    "counts in floating point": (replace(TASK, steps=0, query=LabelQuery(5.0)), "not-secure"),
+    "counts that were not planned": (replace(TASK, steps=0, query=LabelQuery(5.0, secure=True)), "not-planned"),
+    "a mean that was not planned": (replace(TASK, steps=0, query=MeanQuery(5.0, True)), "not-planned"),
+    "columns that are not there": (replace(TASK, steps=0, query=ColumnQuery(5.0, 9, (784,), secure=True)), "other-schema"),
     "a metric on samples that were not kept out": (
         round_of(ROUNDS, steps=0, survey=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
         "other-schema",
@@ -422,10 +422,10 @@ def test_arrays_that_are_not_a_model_s_are_refused(node: Asked, arrays: dict[str
 
 @pytest.mark.parametrize(("size", "reason"), [({"constant": 500}, "size-not-exact"), ("exact", "rate-too-high")])
 def test_nobody_learns_how_many_samples_there_are_by_batches_that_cannot_be_drawn(opened: Open, size: Any, reason: str) -> None:
-    upload = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), moves=2.0)
+    upload = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)
     node = opened(tell={"size": size})
     node(join(replace(PROPOSAL, events=((upload.event(1), 5),))))
-    task = replace(TASK, samples=Release(FixedSize(SAMPLES + 1), Flat(1.0)), upload=upload)
+    task = replace(TASK, samples=Release(FixedSize(SAMPLES + 1), Flat(1.0)), update=upload)
     unmoved(node, work(task), reason)
     fits = replace(task, samples=Release(FixedSize(6), Flat(1.0)))
     if size == "exact":

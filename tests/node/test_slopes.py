@@ -80,7 +80,7 @@ def test_a_look_compares_raw_gradients_at_the_clients_own_model_and_the_one_that
 
 
 def test_the_last_step_is_from_the_model_before_it_on_its_own_batch() -> None:
-    one, two = (replied(replace(TASK, raw=True, values=(LAST_STEP,), steps=steps), START) for steps in (1, 2))
+    one, two = (replied(replace(TASK, raw=True, raw_values=(LAST_STEP,), steps=steps), START) for steps in (1, 2))
     before, after = START + one.update, START + two.update
     assert float(two.raw["last_step"]) == pytest.approx(float((after - before).norm()), rel=1e-3)
     assert float(two.raw["last_losses"]) == pytest.approx(loss(after) - loss(before), abs=1e-5)
@@ -105,10 +105,13 @@ def test_raw_values_without_a_step_leave_no_ledger_that_promises_something(tmp_p
 
 def test_a_client_that_made_no_step_says_nothing_of_another_one() -> None:
     """Fault: a client all of whose batches were empty spoke of the last step of whoever was before it at the same worker."""
-    held, rarely = (torch.arange(COUNT), torch.arange(2)), Release(Poisson(1e-9), Flat(LEVEL), Gaussian(1e-9), realised=True)
-    node = ClientRunner(replace(site(), clients=held, declared=(COUNT, 2)))
-    first = node.work(replace(TASK, raw=True, values=RAW_VALUES, samples=replace(SILENT, realised=True)), START)
-    second = node.work(replace(TASK, client=1, raw=True, values=RAW_VALUES, samples=rarely), START)
+    held, rarely = (
+        (torch.arange(COUNT), torch.arange(2)),
+        Release(Poisson(1e-9), Flat(LEVEL), Gaussian(1e-9), divide_by_drawn=True),
+    )
+    node = ClientRunner(replace(site(), clients=held, declared_sizes=(COUNT, 2)))
+    first = node.work(replace(TASK, raw=True, raw_values=RAW_VALUES, samples=replace(SILENT, divide_by_drawn=True)), START)
+    second = node.work(replace(TASK, client=1, raw=True, raw_values=RAW_VALUES, samples=rarely), START)
     node.close()
     assert float(first.raw["last_step"]) > 0
     assert (float(second.raw["last_step"]), float(second.raw["last_losses"])) == (0.0, 0.0)
@@ -120,12 +123,12 @@ def test_only_the_raw_values_that_are_asked_for_are_made_and_the_rest_is_the_sam
     for values in ((), (DIFFERENCES,), (LAST_STEP,), RAW_VALUES):
         ledgers = ClientLedgers(tmp_path / str(values), ("0",), "sample", ADD_REMOVE)
         ledgers.folder.mkdir()
-        said[values] = replied(replace(noisy, values=values), START, held=site(ledgers))
+        said[values] = replied(replace(noisy, raw_values=values), START, held=site(ledgers))
     names = {DIFFERENCES: {"losses", "gradients", "distance", "gradient"}, LAST_STEP: {"last_step", "last_losses"}}
     for values, reply in said.items():
         assert set(reply.raw) == set().union(*(names[value] for value in values))
         assert torch.equal(reply.update, said[()].update)
-    assert replied(replace(TASK, values=RAW_VALUES), START).raw is None, "none are, where they are not asked for at all"
+    assert replied(replace(TASK, raw_values=RAW_VALUES), START).raw is None, "none are, where they are not asked for at all"
 
 
 def test_the_masks_of_a_slope_are_drawn_by_the_node_alone() -> None:

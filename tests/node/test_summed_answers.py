@@ -61,10 +61,10 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(tog
     together.joined(events=events)
     session, node = together.set_up(events=events), together.nodes["b"]
     for changes, reason in (
-        ({"samples": replace(RELEASE, sums=NoiseShares(4, 1))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=NoiseShares(3, 0))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=NoiseShares(2, 1))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=None)}, "uncovered"),
+        ({"samples": replace(RELEASE, noise_shares=NoiseShares(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=NoiseShares(3, 0))}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=NoiseShares(2, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=None)}, "uncovered"),
         ({"survey": LabelQuery(5.0, secure=True)}, "uncovered"),
         ({"survey": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
         ({"survey": replace(MEAN, multiplier=4.0)}, "not-planned"),
@@ -72,7 +72,7 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(tog
         ({"summed": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
     ):
         asked = asked_mean("b", **changes)
-        letter = together.work(session if asked.shares else "", asked)
+        letter = together.work(session if asked.noise_shares else "", asked)
         assert node.refused(letter) == reason, changes
     assert together.spent("b") == {}
     assert said(node(together.work(session, asked_mean("b")))) == "masked"

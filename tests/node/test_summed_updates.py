@@ -18,15 +18,15 @@ from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from tests.node.test_node import PLAIN, SIZE, site, start
 
 CLIENTS, LEVEL, NOISE = 8, 0.01, 1e-4
-RELEASE = Release(Poisson(0.25), Flat(LEVEL), Gaussian(NOISE), sums=NoiseShares(4, 0))
+RELEASE = Release(Poisson(0.25), Flat(LEVEL), Gaussian(NOISE), noise_shares=NoiseShares(4, 0))
 """So little noise that a number that is sent tells whether there is an update in it; half of it in each share."""
-ASKED = replace(PLAIN, clients=RELEASE, summed=SecureSumTerms(1.0, 1.0, CLIENTS), steps=1)
+ASKED = replace(PLAIN, clients=RELEASE, secure_sum=SecureSumTerms(1.0, 1.0, CLIENTS), steps=1)
 
 
 def sent(folder: Path, *tasks: ClientTask, entropy: int = 0) -> list[np.ndarray]:
     """The numbers that a client sends for each task, as the vector that they stand for."""
     node = ClientRunner(site(folder, policy=DisclosureRules(sums=True), randomness=Keyed(entropy)))
-    whole = RELEASE.whole_sum(1.0, CLIENTS)
+    whole = RELEASE.integer_sum(1.0, CLIENTS)
     try:
         replies = [node.work(task, start()) for task in tasks]
     finally:
@@ -56,7 +56,7 @@ def test_everybody_is_in_a_sum_of_all(tmp_path: Path):
 def test_a_client_counts_by_the_scale_that_was_asked_for(tmp_path: Path):
     release = replace(RELEASE, sampling=Poisson(1.0))
     tasks = [
-        replace(ASKED, clients=release, round=n, summed=SecureSumTerms(scale, 1.0, CLIENTS))
+        replace(ASKED, clients=release, round=n, secure_sum=SecureSumTerms(scale, 1.0, CLIENTS))
         for n, scale in enumerate((1.0, 0.25, 0))
     ]
     lengths = [np.linalg.norm(one) for one in sent(tmp_path, *tasks)]

@@ -111,12 +111,12 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
     together, session = begun
     for changes, reason in (
         ({"samples": ALONE, "summed": None}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=None)}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=NoiseShares(4, 1))}, "unmasked"),
-        ({"samples": replace(RELEASE, sums=NoiseShares(3, 0))}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=None)}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=NoiseShares(4, 1))}, "unmasked"),
+        ({"samples": replace(RELEASE, noise_shares=NoiseShares(3, 0))}, "unmasked"),
         ({"summed": None}, "uncovered"),
-        ({"summed": replace(task("b").summed, clients=3)}, "bad-words"),
-        ({"summed": replace(task("b").summed, bound=1e20)}, "bad-words"),
+        ({"summed": replace(task("b").secure_sum, clients=3)}, "bad-words"),
+        ({"summed": replace(task("b").secure_sum, bound=1e20)}, "bad-words"),
         ({"steps": 2}, "uncovered"),
         ({"slope": True}, "uncovered"),
         ({"raw": True}, "raw-values"),
@@ -125,7 +125,7 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
         ({"samples": replace(RELEASE, noise=Gaussian(1.1))}, "not-planned"),
     ):
         asked = task("b", **changes)
-        letter = together.work(session, asked) if asked.shares else together.work("", asked)
+        letter = together.work(session, asked) if asked.noise_shares else together.work("", asked)
         assert together.nodes["b"].refused(letter) == reason, changes
     arrays = {"model": vector(), "correction": vector()}
     plus = ask("work", order=f"0/train/{session[:32]}", task=task_messages.task_to_words(task("b")), arrays=arrays)
@@ -275,7 +275,7 @@ def test_a_node_adds_the_noise_that_it_pays_for_whatever_portion_of_it_is_stated
         return numbers(self, *drawn)
 
     monkeypatch.setattr(IntegerSum, "numbers", seen)
-    haar = Release(Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), sums=SHARED).fitted([SIZE])
+    haar = Release(Poisson(0.2), HaarClip(1.0), HaarNoise(0.1, portion=10.0), noise_shares=SHARED).for_model([SIZE])
     together.joined()
     assert haar.event(60) == EVENT
     together.masked(together.set_up(), "b", samples=haar)
@@ -288,7 +288,7 @@ def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) 
     together = Together(tmp_path, limits={"unit": "client"})
     trained, train = [], ClientRunner._train
     monkeypatch.setattr(ClientRunner, "_train", lambda self, *given: trained.append(1) or train(self, *given))
-    drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), sums=SHARED)
+    drawn = Release(Poisson(1e-9), Flat(1.0), Gaussian(1.0), noise_shares=SHARED)
     changes = {"unit": "client", "events": ((drawn.event(len(NAMES)), ROUNDS),)}
     together.joined(**changes)
     session = together.set_up(**changes)

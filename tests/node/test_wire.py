@@ -41,7 +41,7 @@ from tests.node.ordered import tasks_of
 
 TASK = ClientTask(
     3, 1, 5, LocalTraining(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
-    upload=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), moves=2.0, protects="client"), survey=LabelQuery(3.0), slope=True,
+    update=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), sensitivity_bound=2.0, protects="client"), query=LabelQuery(3.0), slope=True,
 )  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "hw-dpfl": {"batch_size": 32},
@@ -106,11 +106,11 @@ def test_every_survey_can_travel() -> None:
     }
     assert set(asked) == {format_of(kind).tag for kind in get_args(AnyQuery)} == set(task_messages.SURVEYS)
     for survey in asked.values():
-        task = replace(TASK, survey=survey)
+        task = replace(TASK, query=survey)
         assert repr(task_messages.task_from_words(again(task_messages.task_to_words(task)))) == repr(task)
     for odd in (replace(asked["query.columns"], binned=((0, 10**9),)), replace(asked["query.columns"], places=(-1,))):
         with pytest.raises(ProtocolError):
-            task_messages.task_to_words(replace(TASK, survey=odd))
+            task_messages.task_to_words(replace(TASK, query=odd))
 
 
 FINITE = st.floats(1e-6, 1e6)
@@ -300,8 +300,8 @@ def test_every_field_of_a_part_travels_and_what_does_not_is_refused() -> None:
         assert {field.name for field in fields(kind) if field.init} - set(forms) == STAYS.get(name, set()), name
     shared = replace(
         TASK,
-        samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), sums=NoiseShares(3, 1)),
-        summed=SecureSumTerms(0.5, 1.0, 3),
+        samples=Release(Poisson(0.2), Flat(1.0), Gaussian(1.0), noise_shares=NoiseShares(3, 1)),
+        secure_sum=SecureSumTerms(0.5, 1.0, 3),
     )
     assert task_messages.task_from_words(task_messages.task_to_words(shared)) == shared
     for odd in ({"weight": 1.5}, {"clients": 101}, {"bound": "1"}, {"more": 1}):
@@ -328,4 +328,4 @@ def test_numbers_end_at_1e30_on_either_side() -> None:
 def test_which_raw_values_are_asked_for_does_not_name_a_release() -> None:
     """A release is named by the words of its task: what is sent beside it must not buy it other noise."""
     task = ClientTask(0, 1, 2, LocalTraining(SGD(0.1)), Release(), raw=True)
-    assert repr(replace(task, values=("differences",))) == repr(task) != repr(replace(task, raw=False))
+    assert repr(replace(task, raw_values=("differences",))) == repr(task) != repr(replace(task, raw=False))

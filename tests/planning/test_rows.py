@@ -22,7 +22,7 @@ def test_samples_that_are_no_rows_keep_clip_and_walk():
     given = auto(noise_multiplier=2.0)
     plain = planned(given, None)
     walked = planned(auto(noise_multiplier=2.0, clip=0.05, walk=15.0), None)
-    assert (plain.samples.clip.level, plain.local) == (0.05, walked.local)
+    assert (plain.samples.clip.clip_norm, plain.local) == (0.05, walked.local)
     assert rows_of(None, tasks.Binary()) is None
     assert rows_of(TABLE, tasks.NextToken(5)) is None
 
@@ -30,21 +30,21 @@ def test_samples_that_are_no_rows_keep_clip_and_walk():
 def test_steps_on_rows_are_as_long_as_a_linear_model_can_bear():
     """Binary: the curvature at a score is 1/4 at most, and a row has 20 columns and a constant."""
     found = planned(auto(noise_multiplier=2.0), rows_of(TABLE, tasks.Binary()))
-    assert found.samples.clip.level == pytest.approx(21**0.5, rel=1e-2)
+    assert found.samples.clip.clip_norm == pytest.approx(21**0.5, rel=1e-2)
     assert found.local.optimiser.rate == pytest.approx(2 / (21 / 4), rel=1e-2)
 
 
 def test_with_little_data_noise_moves_a_score_by_no_more_than_said():
     rows = rows_of(TABLE, tasks.Binary())
     found = planned(auto(noise_multiplier=2.0), rows, sizes=(30,) * 6)
-    step = found.local.optimiser.rate * 2.0 * found.samples.clip.level * 6**0.5 / (0.1 * 180)
+    step = found.local.optimiser.rate * 2.0 * found.samples.clip.clip_norm * 6**0.5 / (0.1 * 180)
     assert step * 20**0.5 * rows.length == pytest.approx(SCORE_NOISE, rel=2e-2)
 
 
 def test_a_clip_or_walk_that_was_given_stays():
     rows = rows_of(TABLE, tasks.Binary())
-    assert planned(auto(noise_multiplier=2.0, clip=0.3), rows).samples.clip.level == 0.3
-    assert planned(auto(noise_multiplier=2.0, walk=3.0), rows).samples.clip.level == 0.05
+    assert planned(auto(noise_multiplier=2.0, clip=0.3), rows).samples.clip.clip_norm == 0.3
+    assert planned(auto(noise_multiplier=2.0, walk=3.0), rows).samples.clip.clip_norm == 0.05
     assert planned(auto(noise_multiplier=2.0, rate=0.7), rows).local.optimiser.rate == 0.7
 
 

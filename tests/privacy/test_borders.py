@@ -15,7 +15,7 @@ from dpfl.privacy.accounting.calibration import largest
 from dpfl.privacy.accounting.events import decode, gaussian
 from dpfl.privacy.accounting.losses import gaussian_losses
 from dpfl.privacy.accounting.published_claims import TwoWayNoise
-from dpfl.privacy.mechanisms.clip import ShareOfMean, check_level
+from dpfl.privacy.mechanisms.clip import ShareOfMean, check_clip_norm
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.haar_release import HaarClip, HaarLevels, HaarNoise
 from dpfl.privacy.mechanisms.integer_sum import IntegerSum
@@ -78,7 +78,7 @@ class TestCounting:
 class TestLevels:
     @pytest.mark.parametrize("level", [0.0, -1.0, 1e-13, math.inf, math.nan])
     def test_no_clip_has_a_level_that_drowns_or_is_no_number(self, level):
-        for make in (check_level, Flat, PublicMedian, ShareOfMean, HaarClip):
+        for make in (check_clip_norm, Flat, PublicMedian, ShareOfMean, HaarClip):
             with pytest.raises(DpflError):
                 make(level)
 
@@ -157,7 +157,7 @@ class TestHaar:
 
     def test_every_level_of_every_row_is_inside_by_itself(self):
         """Rows of other lengths, so that no row's factor is another's."""
-        clip = HaarLevels(1.0).fitted((8,))
+        clip = HaarLevels(1.0).for_model((8,))
         rows = torch.randn(3, 8, generator=torch.Generator().manual_seed(1)) * torch.tensor([[0.01], [5.0], [100.0]])
         found, haar = clip.clipped(rows), Haar((8,))
         assert torch.allclose(found[0].float(), rows[0], rtol=1e-4)
@@ -169,10 +169,10 @@ class TestHaar:
 
     def test_what_lemma_2_adds_of_the_noise(self):
         """sqrt(2 / (2 + log2 m)) for m = 8 coefficients, and a portion of it."""
-        noise = HaarNoise(1.0, lemma=True).fitted((8,))
+        noise = HaarNoise(1.0, lemma=True).for_model((8,))
         assert noise.share == pytest.approx(math.sqrt(2 / 5))
-        assert HaarNoise(1.0, lemma=True, portion=0.5).fitted((8,)).share == pytest.approx(math.sqrt(2 / 5) / 2)
-        assert HaarNoise(1.0).fitted((8,)).share == 1.0
+        assert HaarNoise(1.0, lemma=True, portion=0.5).for_model((8,)).share == pytest.approx(math.sqrt(2 / 5) / 2)
+        assert HaarNoise(1.0).for_model((8,)).share == 1.0
         with pytest.raises(DpflError, match="leave by_layer out"):
             HaarNoise(1.0, lemma=True, by_layer=True)
         for portion in (0.0, -1.0, math.inf):
@@ -188,7 +188,7 @@ class TestHaar:
 
     def test_what_goes_into_a_secure_sum_is_what_the_clip_bounds(self):
         """|W H| of a vector beyond its bound, once clipped, is the level; and the way back is the vector."""
-        clip, noise = HaarClip(2.0).fitted((8,)), HaarNoise(1.0).fitted((8,))
+        clip, noise = HaarClip(2.0).for_model((8,)), HaarNoise(1.0).for_model((8,))
         vector = torch.randn(8, generator=torch.Generator().manual_seed(2)) * 100
         inside = vector * clip.factors(clip.norms(vector[None]))[0]
         assert float(noise.outward(inside).norm()) == pytest.approx(2.0, rel=1e-4)

@@ -136,7 +136,7 @@ def test_no_clip_bounds_nothing_and_says_so():
     clipped, inside = clip_vector(vector, NoClip(), NAMES, OFFSETS)
     assert torch.equal(clipped, vector)
     assert inside
-    assert NoClip().level == math.inf
+    assert NoClip().clip_norm == math.inf
 
 
 @pytest.mark.parametrize("clip", [Flat, PerLayer, Quantile, ModelClip])
@@ -172,16 +172,16 @@ def test_a_count_with_too_little_noise_is_refused(z, ratio):
 def test_the_level_follows_the_quantile(fraction, expected):
     """C exp(-0.2 (b - 0.5)), NOTES 3.3; a noisy fraction outside 0..1 counts as its nearest end."""
     moved = Quantile(1.0, 0.5, 0.2, 4.0).adapt(fraction)
-    assert moved.level == pytest.approx(expected, abs=1e-6)
+    assert moved.clip_norm == pytest.approx(expected, abs=1e-6)
     assert (moved.quantile, moved.rate, moved.count_noise) == (0.5, 0.2, 4.0)
-    assert Quantile(3.0).adapt(fraction).level == pytest.approx(3 * expected, abs=4e-6)
+    assert Quantile(3.0).adapt(fraction).clip_norm == pytest.approx(3 * expected, abs=4e-6)
 
 
 def test_the_level_settles_at_the_quantile_of_the_norms():
     sizes, clip = torch.linspace(0, 10, 1001), Quantile(0.1, 0.8)
     for _ in range(400):
         clip = clip.adapt(float((clip.factors(sizes[:, None]) >= 1).float().mean()))
-    assert clip.level == pytest.approx(8.0, rel=0.02)
+    assert clip.clip_norm == pytest.approx(8.0, rel=0.02)
 
 
 def test_a_fraction_that_is_no_number_is_refused():
@@ -190,6 +190,6 @@ def test_a_fraction_that_is_no_number_is_refused():
 
 
 def test_the_public_median_is_the_median_and_keeps_its_level_without_one():
-    assert PublicMedian().adapt([3.0, 1.0, 2.0]).level == 2.0
+    assert PublicMedian().adapt([3.0, 1.0, 2.0]).clip_norm == 2.0
     for useless in ([], [0.0], [math.nan], [math.inf]):
-        assert PublicMedian(1.5).adapt(useless).level == 1.5
+        assert PublicMedian(1.5).adapt(useless).clip_norm == 1.5

@@ -18,7 +18,9 @@ CASES = [(1.0, 4.0, 1.0), (0.5, 0.6, 2.0), (2.0, 1.01, 0.3), (1.0, 100.0, 5.0)]
 
 
 def made(z: float, count_noise: float, level: float, shared: NoiseShares | None = None) -> Release:
-    return Release(Poisson(0.5), Quantile(level, count_noise=count_noise), Gaussian(z), sums=shared or NoiseShares(8, 1))
+    return Release(
+        Poisson(0.5), Quantile(level, count_noise=count_noise), Gaussian(z), noise_shares=shared or NoiseShares(8, 1)
+    )
 
 
 def longest(level: float) -> torch.Tensor:
@@ -36,7 +38,7 @@ def test_vector_and_count_move_by_the_noise_over_the_multiplier(z, count_noise, 
     assert np.linalg.norm(sent) / sigma == pytest.approx(1 / z, rel=1e-6)
     assert abs(sent[-1]) / sigma == pytest.approx(0.5 / count_noise, rel=1e-6)
     assert (sent[-1] > 0) == inside
-    assert release.deviation() == pytest.approx(sigma)
+    assert release.stddev() == pytest.approx(sigma)
     assert release.multiplier == z
 
 

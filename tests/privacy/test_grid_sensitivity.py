@@ -139,7 +139,7 @@ def test_a_weight_brings_two_sums_no_farther_apart_than_the_margin_of_the_clip(s
 def test_what_one_client_moves_does_not_depend_on_the_rounding_of_others(clients):
     """The sum of all moves by what one of them moves, whatever fractions of a step the others are at."""
     made = Release(All(), Flat(1.0), Gaussian(1.0))
-    whole = IntegerSum(made.deviation() / math.sqrt(clients), bound=4.0, clients=clients)
+    whole = IntegerSum(made.stddev() / math.sqrt(clients), bound=4.0, clients=clients)
     rng = np.random.default_rng(clients)
     others = [rng.uniform(-1, 1, 50) for _ in range(clients - 1)]
     one = rng.uniform(-1, 1, 50)

@@ -20,7 +20,7 @@ M = 64
 
 def release(bound: str = "weighted", weights: str = "paper", sigma: float = 1.0, level: float = 1.0, size: int = M) -> Release:
     clip = Flat(level) if bound == "gradient" else HaarClip(level, bound, weights)
-    return Release(All(), clip, HaarNoise(sigma, weights)).fitted([size])
+    return Release(All(), clip, HaarNoise(sigma, weights)).for_model([size])
 
 
 @pytest.mark.parametrize(("bound", "share"), [("weighted", 1.0), ("coefficients", 1 / M), ("gradient", 1 / math.sqrt(M))])
@@ -52,7 +52,7 @@ def test_the_constant_canary_tells_the_published_release_and_not_the_sound_one()
         made = release(bound, size=8)
         canary, _ = clip_vector(torch.ones(8), made.clip, ["x"], [0, 8])
         rng = np.random.default_rng(0)
-        scores = np.array([[float(made.noised(x, rng).sum()) for x in (torch.zeros(8), canary)] for _ in range(2000)])
+        scores = np.array([[float(made.add_noise(x, rng).sum()) for x in (torch.zeros(8), canary)] for _ in range(2000)])
         assert scores[:, 0].std() == pytest.approx(1.0, rel=0.08)
         assert scores[:, 1].mean() - scores[:, 0].mean() == pytest.approx(shift, abs=0.15)
 
@@ -60,7 +60,7 @@ def test_the_constant_canary_tells_the_published_release_and_not_the_sound_one()
 def test_orthonormal_haar_noise_is_plain_gaussian_noise() -> None:
     haar, plain = release(weights="orthonormal", sigma=1.3), Release(All(), Flat(1.0), Gaussian(1.3))
     draws = [
-        np.stack([one.noised(torch.zeros(M), np.random.default_rng(seed)).numpy() for seed in range(3000)])
+        np.stack([one.add_noise(torch.zeros(M), np.random.default_rng(seed)).numpy() for seed in range(3000)])
         for one in (haar, plain)
     ]
     for column in range(0, M, 9):
@@ -75,22 +75,24 @@ def test_orthonormal_haar_noise_is_plain_gaussian_noise() -> None:
 
 
 def test_noise_and_clip_must_share_their_weights() -> None:
-    made = Release(All(), HaarClip(1.0, "weighted", "paper"), HaarNoise(1.0, "orthonormal")).fitted([M])
+    made = Release(All(), HaarClip(1.0, "weighted", "paper"), HaarNoise(1.0, "orthonormal")).for_model([M])
     with pytest.raises(DpflError, match="same weights"):
         made.event(1)
 
 
 def test_a_release_that_was_not_fitted_says_so() -> None:
     with pytest.raises(DpflError, match="does not know its model"):
-        Release(All(), HaarClip(1.0), HaarNoise(1.0)).noised(torch.zeros(4), np.random.default_rng(0))
+        Release(All(), HaarClip(1.0), HaarNoise(1.0)).add_noise(torch.zeros(4), np.random.default_rng(0))
     with pytest.raises(DpflError, match="64 numbers, not for 5"):
-        release().noised(torch.zeros(5), np.random.default_rng(0))
+        release().add_noise(torch.zeros(5), np.random.default_rng(0))
 
 
 def test_planned_haar_noise_becomes_haar_noise() -> None:
-    made = Release(Poisson(0.1), HaarClip(1.0), Uncalibrated(HaarNoise(1.0))).fitted([10, 30]).with_noise(0.8)
+    made = Release(Poisson(0.1), HaarClip(1.0), Uncalibrated(HaarNoise(1.0))).for_model([10, 30]).with_noise(0.8)
     assert made.noise == HaarNoise(0.8, ends=(30,))
-    by_layer = Release(Poisson(0.1), HaarClip(1.0, by_layer=True), Uncalibrated(HaarNoise(1.0, by_layer=True))).fitted([10, 30])
+    by_layer = Release(Poisson(0.1), HaarClip(1.0, by_layer=True), Uncalibrated(HaarNoise(1.0, by_layer=True))).for_model(
+        [10, 30]
+    )
     assert by_layer.with_noise(0.8).noise == HaarNoise(0.8, by_layer=True, ends=(10, 30))
     assert by_layer.clip.ends == (10, 30)
 
@@ -109,6 +111,6 @@ def test_bad_numbers_are_refused(bad: float) -> None:
 def test_in_a_secure_sum_the_noise_is_what_is_counted_whatever_portion_is_stated(lemma: bool, portion: float | None):
     """Fault: all of the stated noise was added, so that a portion of ten counted as ten times what was there."""
     noise = HaarNoise(0.1, lemma=lemma, portion=portion)
-    made = Release(All(), HaarClip(2.0), noise, sums=NoiseShares(8, 1)).fitted([M])
-    assert made.whole_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(made.multiplier * 2.0)
-    assert made.added == made.whole_sum(1.0, 10).share
+    made = Release(All(), HaarClip(2.0), noise, noise_shares=NoiseShares(8, 1)).for_model([M])
+    assert made.integer_sum(1.0, 10).share * math.sqrt(7) == pytest.approx(made.multiplier * 2.0)
+    assert made.local_stddev == made.integer_sum(1.0, 10).share

@@ -18,7 +18,7 @@ ROUNDS, TURNS, CLIENTS = 12, 4, 8
 
 
 def release(bands: int | None = None, multiplier: float = 1.5, rounds: int = ROUNDS) -> Release:
-    return Release(Cyclic(CLIENTS // TURNS), Flat(0.5), BandedNoise(multiplier, bands)).over(rounds, CLIENTS)
+    return Release(Cyclic(CLIENTS // TURNS), Flat(0.5), BandedNoise(multiplier, bands)).for_rounds(rounds, CLIENTS)
 
 
 def sums(made: Release, totals: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -96,7 +96,7 @@ def test_the_sums_are_those_of_the_clients_under_the_noise() -> None:
 
 
 def test_planned_noise_keeps_its_kind() -> None:
-    planned = Release(Cyclic(2), Flat(1.0), Uncalibrated(BandedNoise(1.0))).over(ROUNDS, CLIENTS)
+    planned = Release(Cyclic(2), Flat(1.0), Uncalibrated(BandedNoise(1.0))).for_rounds(ROUNDS, CLIENTS)
     assert planned.whole_run
     made = planned.with_noise(3.0)
     assert (made.noise.multiplier, made.noise.rounds, made.noise.turns) == (3.0, ROUNDS, TURNS)

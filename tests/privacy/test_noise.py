@@ -47,8 +47,8 @@ def test_measured_noise_has_the_stated_deviation(release):
 
 def test_the_deviation_is_the_multiplier_times_the_level_times_the_largest_weight():
     release = Release(All(), Flat(2.0), Gaussian(1.5))
-    assert release.deviation() == 3.0
-    assert release.deviation(0.25) == 0.75
+    assert release.stddev() == 3.0
+    assert release.stddev(0.25) == 0.75
     assert_deviation(noise_of(release, largest_weight=0.25), 0.75)
 
 
@@ -62,7 +62,7 @@ def test_the_noise_is_normal_to_its_tails():
 
 def test_coordinates_and_releases_are_uncorrelated():
     release, generator = Release(All(), Flat(1.0), Gaussian(1.0)), rng(6)
-    draws = np.stack([release.noised(torch.zeros(40), generator).numpy() for _ in range(4000)])
+    draws = np.stack([release.add_noise(torch.zeros(40), generator).numpy() for _ in range(4000)])
     across = np.corrcoef(draws.T)[np.triu_indices(40, 1)]
     along = [np.corrcoef(draws[:-1, column], draws[1:, column])[0, 1] for column in range(40)]
     assert np.abs(across).max() < 5.5 / math.sqrt(4000)
@@ -73,7 +73,7 @@ def test_coordinates_and_releases_are_uncorrelated():
 def test_shares_add_up_to_the_whole_noise(parts):
     release = Release(All(), Flat(2.0), Gaussian(1.5))
     total = sum(noise_of(release, seed=10 + index, share=share) for index, share in enumerate(parts))
-    assert_deviation(total, release.deviation())
+    assert_deviation(total, release.stddev())
 
 
 def test_a_share_is_a_part_of_the_variance():
@@ -83,7 +83,7 @@ def test_a_share_is_a_part_of_the_variance():
 
 def test_noise_is_added_to_the_sum_and_the_sum_is_kept():
     total = torch.full((1000,), 5.0)
-    noisy = Release(All(), Flat(1.0), Gaussian(1.0)).noised(total, rng())
+    noisy = Release(All(), Flat(1.0), Gaussian(1.0)).add_noise(total, rng())
     assert (total == 5).all()
     assert noisy.mean() == pytest.approx(5, abs=0.2)
     assert not torch.equal(noisy, total)
@@ -91,7 +91,7 @@ def test_noise_is_added_to_the_sum_and_the_sum_is_kept():
 
 def test_without_noise_the_sum_is_returned_as_it_is():
     total = torch.ones(10)
-    assert torch.equal(Release(All(), Flat(1.0)).noised(total, rng()), total)
+    assert torch.equal(Release(All(), Flat(1.0)).add_noise(total, rng()), total)
 
 
 @pytest.mark.parametrize("multiplier", [0, -1, math.nan, math.inf])
@@ -148,7 +148,7 @@ def test_numbers_are_the_sines_and_cosines_of_angles_by_their_bits():
 @pytest.mark.parametrize("longest", [0.25, 3.0])
 def test_noise_is_refused_below_a_part_in_2_to_the_20_of_the_sum(units, longest):
     release = Release(All(), Flat(2.0), Gaussian(1.0))
-    least = 2.0**-20 * units * longest / release.added
+    least = 2.0**-20 * units * longest / release.local_stddev
     Release(All(), Flat(2.0), Gaussian(least * 1.0001)).check_not_absorbed(units, longest)
     with pytest.raises(DpflError, match=f"sum of {units:g} clipped units; raise it above"):
         Release(All(), Flat(2.0), Gaussian(least * 0.9999)).check_not_absorbed(units, longest)
@@ -206,6 +206,6 @@ class Level(Flat):
 
 def test_a_release_whose_deviation_underflows_is_refused_and_not_left_without_noise():
     tiny = Release(All(), Level(5e-324), Gaussian(1e-15))
-    assert tiny.deviation() == 0
+    assert tiny.stddev() == 0
     with pytest.raises(DpflError, match="does not fit into float32"):
-        tiny.noised(torch.zeros(3), rng())
+        tiny.add_noise(torch.zeros(3), rng())

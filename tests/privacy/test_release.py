@@ -103,7 +103,7 @@ def test_vector_and_count_of_quantile_clipping_are_one_release_of_the_stated_mul
     clip = Quantile(level, count_noise=z * ratio)
     release = Release(FixedSize(2) if replaced else Poisson(0.5), clip, Gaussian(z))
     rows, inside = clipped(clip, vectors)
-    deviation = release.deviation(weights.max())
+    deviation = release.stddev(weights.max())
     accounted = release.event(10).event.noise_multiplier
     sent = np.column_stack([weights[:, None] * rows / deviation, (inside - 0.5) / clip.count_noise])
     moves = sent[:-1] - sent[-1] if replaced else sent
@@ -113,12 +113,12 @@ def test_vector_and_count_of_quantile_clipping_are_one_release_of_the_stated_mul
 @given(levels, multipliers, st.floats(0.01, 1.0))
 def test_the_event_of_a_flat_clip_is_noise_over_sensitivity(level, z, weight):
     release = Release(Poisson(0.1), Flat(level), Gaussian(z))
-    assert release.deviation(weight) / release.sensitivity(weight) == pytest.approx(z, rel=1e-12)
+    assert release.stddev(weight) / release.sensitivity(weight) == pytest.approx(z, rel=1e-12)
     assert release.event(100) == dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(z))
     assert Release(All(), Flat(level), Gaussian(z)).event(100) == dp.GaussianDpEvent(z)
     replacing = Release(FixedSize(5), Flat(level), Gaussian(z))
     multiplier = replacing.event(100).event.noise_multiplier
-    assert multiplier == pytest.approx(replacing.deviation(weight) / (2 * replacing.sensitivity(weight)), rel=1e-12)
+    assert multiplier == pytest.approx(replacing.stddev(weight) / (2 * replacing.sensitivity(weight)), rel=1e-12)
 
 
 @pytest.mark.parametrize("clip", CLIPS, ids=lambda clip: type(clip).__name__)
@@ -127,7 +127,7 @@ def test_measured_noise_over_the_largest_move_is_no_less_than_the_event_says(sam
     """From outside: what an adversary sees of the noise, against what one unit can do."""
     z, weight = 1.3, 0.4
     release = Release(sampling, clip, Gaussian(z))
-    noise = release.noised(torch.zeros(400_000), np.random.default_rng(0), largest_weight=weight).double().std()
+    noise = release.add_noise(torch.zeros(400_000), np.random.default_rng(0), largest_weight=weight).double().std()
     move = weight * np.linalg.norm(clipped(clip, [torch.full((OFFSETS[-1],), 1e9)])[0])
     event = release.event(10)
     accounted = event.event.noise_multiplier * 2 if isinstance(sampling, FixedSize) else event.noise_multiplier
@@ -137,14 +137,14 @@ def test_measured_noise_over_the_largest_move_is_no_less_than_the_event_says(sam
 
 def test_quantile_clipping_adds_more_noise_to_the_vector_to_pay_for_the_count():
     release = Release(Poisson(0.1), Quantile(1.0, count_noise=4.0), Gaussian(2.0))
-    assert release.deviation() == pytest.approx(1 / math.sqrt(1 / 4 - 1 / 64))
+    assert release.stddev() == pytest.approx(1 / math.sqrt(1 / 4 - 1 / 64))
     assert release.event(100) == dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(2.0))
 
 
 def test_quantile_clipping_with_too_little_noise_on_the_count_is_refused():
     release = Release(Poisson(0.1), Quantile(1.0, count_noise=1.0), Gaussian(2.0))
     with pytest.raises(DpflError, match="count_noise"):
-        release.deviation()
+        release.stddev()
 
 
 def test_noise_without_a_clip_is_refused():
@@ -165,7 +165,7 @@ def test_shared_noise_counts_as_what_the_others_of_a_member_add(shares, z):
     release = Release(Poisson(0.1), Flat(1.0), Gaussian(z), shared_by=shares)
     event = release.event(100)
     assert event.event.noise_multiplier == pytest.approx(z * math.sqrt((shares - 1) / shares), rel=1e-12)
-    assert release.deviation() == z, "all shares together"
+    assert release.stddev() == z, "all shares together"
 
 
 def test_noise_shared_by_one_is_refused_as_it_could_subtract_all_of_it():
@@ -181,8 +181,8 @@ def test_noise_shared_by_one_is_refused_as_it_could_subtract_all_of_it():
         (Release(All(), Flat(1.0), Gaussian(1.0)), "add/remove one"),
         (Release(FixedSize(3), Flat(1.0), Gaussian(1.0)), "replace one"),
         (Release(FixedCohort(3), Flat(1.0), Gaussian(1.0)), "replace one"),
-        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0, protects="client"), "replace one"),
-        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), moves=2.0), "add/remove one"),
+        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0, protects="client"), "replace one"),
+        (UpdateRelease(All(), Flat(1.0), Gaussian(1.0), sensitivity_bound=2.0), "add/remove one"),
     ],
 )
 def test_a_release_says_whom_it_is_proven_for(release, neighbours):
@@ -200,7 +200,7 @@ def test_a_release_without_noise_says_that_it_protects_nothing():
         release = Release(Poisson(0.1), clip)
         assert not release.private
         assert release.event(100) == dp.NonPrivateDpEvent()
-        assert release.deviation() == 0
+        assert release.stddev() == 0
         assert release.multiplier == 0
 
 
@@ -209,9 +209,9 @@ def test_planned_noise_cannot_be_used_before_it_is_planned():
     assert release.private
     for use in (
         lambda: release.multiplier,
-        lambda: release.deviation(),
+        lambda: release.stddev(),
         lambda: release.event(100),
-        lambda: release.noised(torch.zeros(3), np.random.default_rng(0)),
+        lambda: release.add_noise(torch.zeros(3), np.random.default_rng(0)),
     ):
         with pytest.raises(DpflError, match="not planned yet"):
             use()
@@ -220,5 +220,5 @@ def test_planned_noise_cannot_be_used_before_it_is_planned():
 def test_planning_gives_the_noise_and_changes_nothing_else():
     before = Release(Poisson(0.1), Flat(1.0), Uncalibrated(), shared_by=3)
     after = before.with_noise(1.5)
-    assert after.deviation() == 1.5
+    assert after.stddev() == 1.5
     assert (after.sampling, after.clip, after.shared_by) == (before.sampling, before.clip, before.shared_by)

@@ -22,7 +22,7 @@ from tests.privacy.test_noise import ONE_IN_A_MILLION, assert_deviation
 
 SIZE = 200_000
 PLAIN = Release(All(), Flat(1.0), Gaussian(1.0))
-SECURE = PLAIN.secured()
+SECURE = PLAIN.with_secure_noise()
 
 
 def rng(seed=0):
@@ -37,13 +37,13 @@ def larger(release, size):
 
 @pytest.mark.parametrize(("level", "multiplier"), [(1.0, 1.1), (0.03, 0.7), (250.0, 8.0), (1e-6, 1.0)])
 def test_measured_noise_has_the_stated_deviation(level, multiplier):
-    release = Release(All(), Flat(level), Gaussian(multiplier)).secured()
-    values = release.noised(torch.zeros(SIZE), rng()).double().numpy()
+    release = Release(All(), Flat(level), Gaussian(multiplier)).with_secure_noise()
+    values = release.add_noise(torch.zeros(SIZE), rng()).double().numpy()
     assert_deviation(values, larger(release, SIZE))
 
 
 def test_the_noise_is_normal_to_its_tails():
-    values = SECURE.noised(torch.zeros(SIZE), rng(5)).double().numpy() / larger(SECURE, SIZE)
+    values = SECURE.add_noise(torch.zeros(SIZE), rng(5)).double().numpy() / larger(SECURE, SIZE)
     assert stats.kstest(values, "norm").pvalue > 1e-4
     assert abs(stats.kurtosis(values)) < 5 * math.sqrt(24 / SIZE)
     assert abs(stats.skew(values)) < 5 * math.sqrt(6 / SIZE)
@@ -52,7 +52,7 @@ def test_the_noise_is_normal_to_its_tails():
 
 
 def test_pairs_are_uncorrelated_in_value_and_in_size():
-    values = SECURE.noised(torch.zeros(SIZE), rng(6)).double().numpy()
+    values = SECURE.add_noise(torch.zeros(SIZE), rng(6)).double().numpy()
     for lag in (1, 2, 2**13, 2**14):
         one, other = values[:-lag], values[lag:]
         assert abs(np.corrcoef(one, other)[0, 1]) < 5.5 / math.sqrt(SIZE)
@@ -94,72 +94,72 @@ def on_grid(values, unit):
 
 def test_every_sum_reaches_the_same_numbers():
     """Whatever the sum, each released number is a whole multiple of the grid; plain noise leaves its sum's low bits in it."""
-    unit = grid(SECURE.deviation())
+    unit = grid(SECURE.stddev())
     for total in (torch.zeros(5000), torch.full((5000,), 0.1), torch.randn(5000, generator=torch.Generator().manual_seed(0))):
-        assert on_grid(SECURE.noised(total, rng(1)), unit)
-    assert not on_grid(PLAIN.noised(torch.full((5000,), 0.1), rng(1)), unit)
+        assert on_grid(SECURE.add_noise(total, rng(1)), unit)
+    assert not on_grid(PLAIN.add_noise(torch.full((5000,), 0.1), rng(1)), unit)
 
 
 def test_the_released_number_depends_on_the_rounded_sum_alone():
-    unit = grid(SECURE.deviation())
+    unit = grid(SECURE.stddev())
     total = torch.arange(1000) * 0.01
     rounded = (total.double() / unit).round() * unit
     assert not torch.equal(total.double(), rounded)
-    assert torch.equal(SECURE.noised(total, rng(2)), SECURE.noised(rounded.float(), rng(2)))
-    noise = SECURE.noised(torch.zeros(1000), rng(2)).double()
-    assert torch.equal(SECURE.noised(total, rng(2)), (rounded + noise).float())
+    assert torch.equal(SECURE.add_noise(total, rng(2)), SECURE.add_noise(rounded.float(), rng(2)))
+    noise = SECURE.add_noise(torch.zeros(1000), rng(2)).double()
+    assert torch.equal(SECURE.add_noise(total, rng(2)), (rounded + noise).float())
 
 
 def test_where_rounding_moves_the_sum_the_noise_is_larger():
-    release, size = Release(All(), Flat(1.0), Gaussian(100.0)).secured(), 1_000_000
-    assert larger(release, size) > 1.15 * release.deviation()
-    assert_deviation(release.noised(torch.zeros(size), rng(3)).double().numpy(), larger(release, size))
+    release, size = Release(All(), Flat(1.0), Gaussian(100.0)).with_secure_noise(), 1_000_000
+    assert larger(release, size) > 1.15 * release.stddev()
+    assert_deviation(release.add_noise(torch.zeros(size), rng(3)).double().numpy(), larger(release, size))
 
 
 def test_a_key_repeats_the_noise_and_the_systems_entropy_never_does():
     total = torch.zeros(100)
-    assert torch.equal(SECURE.noised(total, rng(7)), SECURE.noised(total, rng(7)))
-    assert not torch.equal(SECURE.noised(total, rng(7)), SECURE.noised(total, rng(8)))
+    assert torch.equal(SECURE.add_noise(total, rng(7)), SECURE.add_noise(total, rng(7)))
+    assert not torch.equal(SECURE.add_noise(total, rng(7)), SECURE.add_noise(total, rng(8)))
     fresh = SystemEntropy().generator
-    assert not torch.equal(SECURE.noised(total, fresh("noise")), SECURE.noised(total, fresh("noise")))
+    assert not torch.equal(SECURE.add_noise(total, fresh("noise")), SECURE.add_noise(total, fresh("noise")))
 
 
 def test_the_steps_of_a_round_have_noise_of_their_own():
     generator = rng(9)
-    first, second = (SECURE.noised(torch.zeros(1000), generator) for _ in range(2))
+    first, second = (SECURE.add_noise(torch.zeros(1000), generator) for _ in range(2))
     assert (first == second).float().mean() < 0.01
     assert abs(np.corrcoef(first, second)[0, 1]) < 5.5 / math.sqrt(1000)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 2**14 - 1, 2**14, 2**14 + 1])
 def test_any_number_of_coordinates_has_noise_of_its_own(size):
-    values = SECURE.noised(torch.zeros(size), rng(3)).numpy()
+    values = SECURE.add_noise(torch.zeros(size), rng(3)).numpy()
     assert values.shape == (size,)
     assert np.unique(values).size >= 0.97 * size
 
 
 def test_the_sum_is_kept():
     total = torch.full((1000,), 5.0)
-    assert SECURE.noised(total, rng()).mean() == pytest.approx(5, abs=0.2)
+    assert SECURE.add_noise(total, rng()).mean() == pytest.approx(5, abs=0.2)
     assert (total == 5).all()
 
 
 def test_quantile_clipping_has_all_of_its_noise_on_grids_and_the_vector_s_share_pays_for_its_rounding():
     clip = Quantile(2.0, count_noise=1.0)
-    release, size = Release(All(), clip, Gaussian(1.5)).secured(), 10_000
-    deviation, share = release.deviation(), clip.vector_multiplier(1.5)
-    values = release.noised(torch.full((size,), 0.1), rng(11)).double().numpy()
+    release, size = Release(All(), clip, Gaussian(1.5)).with_secure_noise(), 10_000
+    deviation, share = release.stddev(), clip.vector_multiplier(1.5)
+    values = release.add_noise(torch.full((size,), 0.1), rng(11)).double().numpy()
     assert on_grid(torch.from_numpy(values), grid(deviation))
     assert_deviation(values - 0.1, deviation + share * grid(deviation) * math.sqrt(size))
-    counts = [release.noised_count(0.5, rng(seed)) for seed in range(20)]
+    counts = [release.add_noise_to_count(0.5, rng(seed)) for seed in range(20)]
     assert on_grid(torch.tensor(counts, dtype=torch.float64), grid(1.0))
-    assert not on_grid(torch.tensor([Release(All(), clip, Gaussian(1.5)).noised_count(0.5, rng(3))]), grid(1.0))
+    assert not on_grid(torch.tensor([Release(All(), clip, Gaussian(1.5)).add_noise_to_count(0.5, rng(3))]), grid(1.0))
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 7.77])
 def test_a_single_number_is_on_the_grid_of_its_deviation_with_the_deviation_that_is_paid_for(value):
-    unit = grid(SECURE.deviation(2.0))
-    found = np.array([SECURE.noised_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)])
+    unit = grid(SECURE.stddev(2.0))
+    found = np.array([SECURE.add_noise_to_number(value, rng(seed), largest_weight=2.0) for seed in range(3000)])
     assert on_grid(torch.from_numpy(found), unit)
     assert_deviation(found - value, 2.0)
 

@@ -30,7 +30,7 @@ CASES = [(3, 0, 1.0, 1.0), (3, 1, 0.8, 0.37), (8, 1, 1.1, 1.0), (10, 3, 2.0, 5.0
 
 
 def release(m: int, t: int, z: float, clip: float, rate: float | None = None) -> Release:
-    return Release(All() if rate is None else Poisson(rate), Flat(clip), Gaussian(z), sums=NoiseShares(m, t))
+    return Release(All() if rate is None else Poisson(rate), Flat(clip), Gaussian(z), noise_shares=NoiseShares(m, t))
 
 
 def places(n: int) -> list[mpmath.mpf]:
@@ -53,7 +53,7 @@ def test_the_exact_delta_of_the_whole_numbers_is_within_what_the_code_states(m, 
     """One coordinate in the direction of the unit, of the n = m - t honest survivors that there are at least: by exact
     convolution the delta at the stated epsilon is just below the stated one, which is that of the Gaussian mechanism."""
     made = release(m, t, z, clip)
-    whole, n = made.whole_sum(10.0, m), m - t
+    whole, n = made.integer_sum(10.0, m), m - t
     s, moved = mpmath.mpf(whole.steps), mpmath.mpf(clip) / mpmath.mpf(whole.unit)
     assert LEAST_STEPS <= s < 2 * LEAST_STEPS
     epsilon = accountant("pld").epsilon({made.event(100): 1}, DELTA)
@@ -69,7 +69,7 @@ def test_the_exact_delta_of_the_whole_numbers_is_within_what_the_code_states(m, 
 def test_one_share_less_would_not_be_enough(m, t, z, clip):
     """So the test above can fail: a colluder, or a lost client, that nobody counted."""
     made = release(m, t, z, clip)
-    whole, xs = made.whole_sum(10.0, m), places(m - t - 1)
+    whole, xs = made.integer_sum(10.0, m), places(m - t - 1)
     s, moved = mpmath.mpf(whole.steps), mpmath.mpf(clip) / mpmath.mpf(whole.unit)
     epsilon = accountant("pld").epsilon({made.event(100): 1}, DELTA)
     assert larger_delta(aligned(of_sum(xs, s), of_sum([xs[0] + moved, *xs[1:]], s)), epsilon) > 3 * DELTA
@@ -79,7 +79,7 @@ def test_batches_that_are_drawn_are_mixtures_of_such_laws():
     """With a rate of 0.3: one unit's coin, fixed data else; both directions against the sampled event of the ledger."""
     m, t, z, rate = 5, 1, 0.9, 0.3
     made = release(m, t, z, 1.0, rate)
-    whole, xs = made.whole_sum(10.0, m), places(m - t)
+    whole, xs = made.integer_sum(10.0, m), places(m - t)
     s, moved = mpmath.mpf(whole.steps), 1 / mpmath.mpf(whole.unit)
     epsilon = accountant("pld").epsilon({made.event(100): 1}, DELTA)
     share = round(rate * 2**40)
@@ -91,7 +91,7 @@ def test_batches_that_are_drawn_are_mixtures_of_such_laws():
 def test_two_numbers_or_two_rounds_compose_as_the_ledger_counts_them():
     """All pairs of chances, for two rounds of one coordinate each."""
     made = release(3, 1, 1.5, 1.0)
-    whole, xs = made.whole_sum(10.0, 3), places(2)
+    whole, xs = made.integer_sum(10.0, 3), places(2)
     s, moved = mpmath.mpf(whole.steps), 1 / mpmath.mpf(whole.unit)
     epsilon = accountant("pld").epsilon({made.event(100): 2}, DELTA)
     pairs = [pair for pair in aligned(of_sum(xs, s), of_sum([xs[0] + moved, *xs[1:]], s)) if max(pair) > ONE >> 60]

@@ -10,7 +10,7 @@ from rich.console import Console
 from scipy import stats
 
 from dpfl.errors import DpflError
-from dpfl.views.compare_groups import SeedMean, grouped, mean_of, notes, table
+from dpfl.views.compare_groups import SeedMean, group_runs, mean_of, notes, table
 from dpfl.views.curves import colours, draw_groups
 from dpfl.views.terminal import runs_table
 
@@ -34,7 +34,7 @@ def shown(groups: Any, width: int = 80) -> str:
 
 def test_runs_are_grouped_by_everything_but_the_seed() -> None:
     runs = [run(0, tau=1), run(1, tau=1), run(0, tau=3), run(2, tau=1), run(0, name="auto", walk=15.0)]
-    groups = grouped(runs)
+    groups = group_runs(runs)
     assert [[one["seed"] for one in group.runs] for group in groups] == [[0, 1, 2], [0], [0]]
     assert [group.label for group in groups] == ["fedavg-dp, tau 1", "fedavg-dp, tau 3", "auto"]
 
@@ -52,7 +52,7 @@ def test_the_interval_is_students() -> None:
 
 
 def test_the_same_model_twice_is_one_and_an_unfinished_run_none() -> None:
-    (group,) = grouped([run(0, 0.9), run(0, 0.9), run(1, 0.8), run(2, None, proven=None)])
+    (group,) = group_runs([run(0, 0.9), run(0, 0.9), run(1, 0.8), run(2, None, proven=None)])
     assert group.accuracy is not None
     assert group.accuracy.count == 2
     assert group.accuracy.value == pytest.approx(0.85)
@@ -62,17 +62,17 @@ def test_the_same_model_twice_is_one_and_an_unfinished_run_none() -> None:
 
 
 def test_epsilons_that_are_not_equal_are_said() -> None:
-    equal = grouped([run(0, proven=1.999), run(0, proven=2.0, tau=3)])
+    equal = group_runs([run(0, proven=1.999), run(0, proven=2.0, tau=3)])
     assert notes(equal) == []
-    unequal = grouped([run(0, proven=1.189), run(0, proven=2.0, tau=3)])
+    unequal = group_runs([run(0, proven=1.189), run(0, proven=2.0, tau=3)])
     assert notes(unequal) == ["Epsilons are not equal (1.1890 to 2.0000): only rows of equal epsilon are a fair comparison."]
-    assert "1.1890 to unbounded" in notes(grouped([run(0, proven=1.189), run(0, proven="unbounded", tau=3)]))[0]
+    assert "1.1890 to unbounded" in notes(group_runs([run(0, proven=1.189), run(0, proven="unbounded", tau=3)]))[0]
     other = run(0, name="dp-fedavg") | {"unit": "client"}
-    assert "Units differ" in notes(grouped([run(0), other]))[0]
+    assert "Units differ" in notes(group_runs([run(0), other]))[0]
 
 
 def test_eighty_columns_cut_nothing() -> None:
-    long = grouped([run(seed, 0.9 + seed / 100, tau=tau, rate=0.25) for seed in range(3) for tau in (1, 3)])
+    long = group_runs([run(seed, 0.9 + seed / 100, tau=tau, rate=0.25) for seed in range(3) for tau in (1, 3)])
     text = shown(long)
     assert "…" not in text
     for words in ("91.00 ± 2.48 %", "2.0000 a sample", "1e-05, pld", "tau 3", "rounds", "Student's t"):
@@ -93,7 +93,7 @@ def measured(seed: int, metric: str, value: float, **options: Any) -> dict[str, 
 
 def printed(runs: list[dict[str, Any]]) -> str:
     console = Console(width=120, file=io.StringIO())
-    console.print(table(grouped(runs)), runs_table(runs))
+    console.print(table(group_runs(runs)), runs_table(runs))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -116,6 +116,6 @@ def test_what_clients_answered_is_shown_as_noisy():
 
 
 def test_two_metrics_have_no_axis_together():
-    groups = grouped([measured(0, "deviance", 4.5), measured(0, "AUC", 0.7, name="auto")])
+    groups = group_runs([measured(0, "deviance", 4.5), measured(0, "AUC", 0.7, name="auto")])
     with pytest.raises(DpflError, match="measured by AUC and deviance"):
         draw_groups(groups)

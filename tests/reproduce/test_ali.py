@@ -103,7 +103,7 @@ def test_the_two_repairs_and_the_two_readings_have_rows_of_their_own():
     code = cell("ali-2", "MNIST", ali.CODE, "R_s = R_c / 2").work
     assert (code.shows, code.content["data"]["merged"], code.content["data"]["partition"]) == ("best", True, "closed")
     release = algorithms.from_name(**made[ali.CODE]).samples
-    assert (release.divisor, release.clip.level, release.realised) == (64.0, 0.1, False)
+    assert (release.divisor, release.clip.clip_norm, release.divide_by_drawn) == (64.0, 0.1, False)
 
 
 def test_readings_of_a_level_change_one_thing_each_and_the_first_is_that_of_the_table():

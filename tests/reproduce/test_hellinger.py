@@ -36,9 +36,9 @@ def test_the_stated_epsilon_is_theorem_2_and_the_same_for_every_method(made: dic
 def test_figure_6_has_the_same_noise_published_and_sound(sigma: float, made: dict[str, PaperTable]) -> None:
     for row in (f"sigma = {sigma:g}", f"sigma = {sigma:g}, published"):
         section = parse(cell_of(made["hw-fig6"], row, "IID").work.content).algorithm
-        uploads = algorithms.from_name(section.name, **section.options()).uploads
+        uploads = algorithms.from_name(section.name, **section.options()).updates
         assert uploads is not None
-        assert uploads.deviation() == pytest.approx(sigma)
+        assert uploads.stddev() == pytest.approx(sigma)
 
 
 def test_published_claims_a_number_and_proves_nothing(made: dict[str, PaperTable]) -> None:
@@ -74,5 +74,5 @@ def test_a_row_with_a_sigma_adds_that_deviation(sigma: float, made: dict[str, Pa
     for cell in made[name].cells:
         if cell.row == f"{row}, sigma = {sigma:g}":
             section = parse(cell.work.content).algorithm
-            uploads = algorithms.from_name(section.name, **section.options()).of_size(600).uploads
-            assert uploads.deviation() == pytest.approx(sigma)
+            uploads = algorithms.from_name(section.name, **section.options()).for_client_size(600).updates
+            assert uploads.stddev() == pytest.approx(sigma)

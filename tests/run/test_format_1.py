@@ -18,7 +18,7 @@ from dpfl.privacy.accounting.accountant import proving
 from dpfl.privacy.accounting.events import gaussian
 from dpfl.run.algorithm_record import algorithm_of
 from dpfl.run.folder import RunFolder
-from dpfl.run.format_1 import translated
+from dpfl.run.format_1 import translate
 from tests.cli.test_app import dpfl as command
 from tests.cli.test_app import refused
 
@@ -49,7 +49,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_system_is_read_from_its_record(name: str) -> None:
     system, _, variant = name.partition(" ")
     now = from_name(system, **({"variant": variant} if variant else {}))
-    then = algorithm_of(translated(ALGORITHMS[name]))
+    then = algorithm_of(translate(ALGORITHMS[name]))
     assert replace(then, claim=replace(then.claim, formula=None)) == replace(now, claim=replace(now.claim, formula=None))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import dpfl
-from dpfl.certificate.finished_run import ended
+from dpfl.certificate.finished_run import read_finished_run
 from dpfl.config.experiment import parse
 from dpfl.data import IID, Dirichlet, Federation
 from dpfl.data.partition import ExplicitPartition
@@ -87,13 +87,13 @@ def test_a_ledger_for_persons_counts_for_these_persons_only(train: Train, tmp_pa
 
 def test_a_certificate_is_for_a_person(train: Train) -> None:
     result = train(people(), SYSTEM, rounds=1, epsilon=50.0, unit="person")
-    found = ended(RunFolder.open(result.folder))
+    found = read_finished_run(RunFolder.open(result.folder))
     assert found.statement.unit == "person"
     assert found.statement.proven == pytest.approx(result.privacy.proven)
     told = json.loads((result.folder / "statement.json").read_text())
     (result.folder / "statement.json").write_text(json.dumps(told | {"unit": "sample"}))
     with pytest.raises(DpflError, match="says unit 'sample'"):
-        ended(RunFolder.open(result.folder))
+        read_finished_run(RunFolder.open(result.folder))
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_an_experiment_says_persons(tmp_path: Path) -> None:
     result = parse(said).run(out=tmp_path / "run", workers=1)
     assert result.privacy.unit == "person"
     assert result.privacy.proven <= 1.0
-    assert ended(RunFolder.open(result.folder)).statement.unit == "person"
+    assert read_finished_run(RunFolder.open(result.folder)).statement.unit == "person"

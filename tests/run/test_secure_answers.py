@@ -120,12 +120,12 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
 
 def test_a_share_of_an_answers_noise_is_for_a_secure_sum_only():
     release, summed = replace(ASKING.samples, sums=NoiseShares(8, 1)), SecureSumTerms(1.0, 100.0, 10)
-    task = ClientTask(0, 0, 0, ASKING.local, ASKING.clients, release, survey=ASKING.centre, summed=summed)
+    task = ClientTask(0, 0, 0, ASKING.local, ASKING.clients, release, query=ASKING.centre, secure_sum=summed)
     assert "no secure sum hides it" in DisclosureRules().refusal(task)
     assert DisclosureRules(sums=True).refusal(task) == ""
-    for wrong in (replace(task, survey=LabelQuery(1.0)), replace(task, samples=ASKING.samples)):
+    for wrong in (replace(task, query=LabelQuery(1.0)), replace(task, samples=ASKING.samples)):
         assert "answers that are no mean" in DisclosureRules(sums=True).refusal(wrong)
-    assert DisclosureRules().refusal(replace(task, summed=None)) == ""  # with all of its noise
+    assert DisclosureRules().refusal(replace(task, secure_sum=None)) == ""  # with all of its noise
 
 
 def test_label_shares_keep_all_of_their_noise_and_the_statement_says_so(train: Train):
@@ -137,7 +137,7 @@ def test_label_shares_keep_all_of_their_noise_and_the_statement_says_so(train: T
 # The count of a quantile clip
 
 
-QUANTILE = Release(PoissonSize(5), Quantile(0.7, count_noise=0.8), Gaussian(1.3), sums=NoiseShares(8, 1))
+QUANTILE = Release(PoissonSize(5), Quantile(0.7, count_noise=0.8), Gaussian(1.3), noise_shares=NoiseShares(8, 1))
 
 
 @given(inside=st.booleans(), length=st.floats(0, 1), level=st.floats(1e-3, 1e3), z=st.floats(0.05, 1.4), s=st.floats(0.8, 50))
@@ -146,15 +146,15 @@ def test_a_client_moves_vector_and_count_together_by_what_the_event_says(inside,
     release = replace(QUANTILE, clip=Quantile(level, count_noise=s), noise=Gaussian(z))
     vector = torch.tensor([0.6, 0.0, 0.8]) * level * length
     moved = release.into_sum(vector, inside) - release.into_sum(torch.zeros(3))
-    assert float(moved.norm()) / release.deviation() <= (1 + 1e-6) / z
-    assert float(moved.norm()) / release.deviation() >= 0.999 / (2 * s)
+    assert float(moved.norm()) / release.stddev() <= (1 + 1e-6) / z
+    assert float(moved.norm()) / release.stddev() >= 0.999 / (2 * s)
     sums = RoundSum.of_updates(release, 10)
     assert float(moved.abs().max()) <= sums.bound * (1 + 1e-6)  # the count is never cut off
 
 
 def test_the_worst_client_uses_all_of_it():
     moved = QUANTILE.into_sum(torch.tensor([0.0, 0.7]), False) - QUANTILE.into_sum(torch.zeros(2))
-    assert float(moved.norm()) / QUANTILE.deviation() == pytest.approx(1 / QUANTILE.multiplier, rel=1e-6)
+    assert float(moved.norm()) / QUANTILE.stddev() == pytest.approx(1 / QUANTILE.multiplier, rel=1e-6)
 
 
 def test_the_count_in_the_sum_is_that_of_the_clients_and_has_its_noise():

@@ -173,10 +173,10 @@ def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
 def test_a_share_is_sent_to_a_secure_sum_only():
     """A node that was not told by its owner that sums are secure adds no share, and never more steps than one."""
     release = replace(ONE_STEP.samples, sums=NoiseShares(8, 1))
-    task = ClientTask(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, summed=SecureSumTerms(1.0, 100.0, 10))
+    task = ClientTask(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, secure_sum=SecureSumTerms(1.0, 100.0, 10))
     assert "no secure sum hides it" in DisclosureRules().refusal(task)
     assert DisclosureRules(sums=True).refusal(task) == ""
-    for wrong in (replace(task, steps=2), replace(task, summed=None), replace(task, slope=True)):
+    for wrong in (replace(task, steps=2), replace(task, secure_sum=None), replace(task, slope=True)):
         assert "anything but one step" in DisclosureRules(sums=True).refusal(wrong)
     with pytest.raises(DpflError, match="counts by 0 to 1"):
         SecureSumTerms(1.01, 1.0, 10)
@@ -242,7 +242,7 @@ def test_clients_train_as_often_as_is_counted(train: Train, ten: Federation, mon
 def test_the_rate_is_planned_for_the_noise_that_there_is():
     planned = [
         with_planned_rate(algorithm, Budget(rounds=10), [100] * 10, 1000).local.optimiser.rate
-        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).summed(NoiseShares(10)))
+        for algorithm in (auto(noise_multiplier=1.0), auto(noise_multiplier=1.0).with_secure_sums(NoiseShares(10)))
     ]
     assert planned[1] / planned[0] == pytest.approx(math.sqrt(10), rel=0.01)
 
@@ -264,7 +264,7 @@ def test_haar_coefficients_are_summed_as_the_clip_bounds_them(train: Train, ten:
         dp_sgd_wav(noise_multiplier=1e4, clip=1e-3, tau=1, sampling_rate=0.1, rate=1.0),
     ):
         result = train(ten, system, rounds=1, out=system.name, aggregation="secure", masks=True)
-        release = system.fitted(FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout).release
+        release = system.for_model(FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).layout).release
         assert release is not None
         moved = (first() - last(result)) * (10 if system.scale == "round" else 100)
         assert (moved**2).sum() / 10.0**2 == pytest.approx(release.energy(len(moved)), rel=0.05)
@@ -342,9 +342,9 @@ def test_what_is_not_for_plain_sums_is_refused_by_the_command(capsys: pytest.Cap
 
 def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten: Federation):
     """Fault: a client sent the sum of its clipped gradients, which noise for one clipped update does not cover."""
-    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), sums=NoiseShares(8))
+    clients = Release(clip=Flat(1e-3), noise=Gaussian(1e-6), noise_shares=NoiseShares(8))
     task = ClientTask(
-        0, 0, 3, LocalTraining(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), summed=SecureSumTerms(1.0, 1e-3, 10)
+        0, 0, 3, LocalTraining(SGD(1.0)), clients, Release(Poisson(1.0), Flat(5.0)), secure_sum=SecureSumTerms(1.0, 1e-3, 10)
     )
     assert DisclosureRules(sums=True).refusal(task) == ""
     site = ClientContext("run", MODEL, ten.task, ten.train.x, ten.train.y, ten.clients, ten.sizes, Keyed(0))
@@ -352,9 +352,9 @@ def test_a_clip_of_samples_beneath_a_sum_of_clients_is_no_release_of_samples(ten
     sent = node.work(task, FlatModel(built(MODEL, ten.shape, 10, 0), ten.task).read()).numbers
     node.close()
     assert sent is not None
-    assert 0.9e-3 < np.linalg.norm(clients.whole_sum(1e-3, 10).total(sent)) < 1.01e-3
+    assert 0.9e-3 < np.linalg.norm(clients.integer_sum(1e-3, 10).total(sent)) < 1.01e-3
 
 
 def test_cohorts_are_not_drawn_for_steps_in_a_secure_sum():
     with pytest.raises(DpflError, match="all clients take part"):
-        replace(ONE_STEP, clients=Release(FixedCohort(3))).summed(NoiseShares(8))
+        replace(ONE_STEP, clients=Release(FixedCohort(3))).with_secure_sums(NoiseShares(8))

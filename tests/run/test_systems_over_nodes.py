@@ -20,7 +20,7 @@ def asked(name: str) -> dict:
     made = algorithms.from_name(name)
     tell = {"trusted": made.scale == "round", "bare": made.scale == "none", "secure": False}
     neighbours = made.release.neighbours if made.release else "add/remove one"
-    unit = made.unit if made.own_accounts else "sample"
+    unit = made.unit if made.ledger_per_client else "sample"
     return {"tell": tell, "limits": {"unit": unit, "neighbours": neighbours, "epsilon": 1e6, "accountant": "rdp"}}
 
 
@@ -49,15 +49,15 @@ def needs(name: str) -> str:
         said.append("`tell.trusted`: the noise is the server's")
     if made.scale == "none":
         said.append("`tell.bare`: there is no noise")
-    if made.own_accounts and made.unit == "client":
+    if made.ledger_per_client and made.unit == "client":
         said.append('`limits.unit = "client"`')
-    if made.own_accounts and made.release and made.release.neighbours != "add/remove one":
+    if made.ledger_per_client and made.release and made.release.neighbours != "add/remove one":
         said.append(f'`limits.neighbours = "{made.release.neighbours}"`')
-    if made.own_accounts and made.samples and isinstance(made.samples.sampling, FixedSize):
+    if made.ledger_per_client and made.samples and isinstance(made.samples.sampling, FixedSize):
         said.append('`tell.size = "exact"`: its batches have a fixed size')
-    if made.own_accounts:
+    if made.ledger_per_client:
         try:
-            made.with_noise(1.0).secured()
+            made.with_noise(1.0).with_secure_noise()
         except DpflError as error:
             said.append(f"`tell.secure = false`: {str(error).split(';')[0].lower()}")
     return "; ".join(said) or "nothing more"

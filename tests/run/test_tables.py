@@ -16,7 +16,7 @@ from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.run.folder import RunFolder
 from dpfl.run.train import Result
-from dpfl.views.compare_groups import grouped
+from dpfl.views.compare_groups import group_runs
 from dpfl.views.curves import draw_calibration, draw_groups
 from dpfl.views.terminal import summary
 from tests.conftest import PATIENCE
@@ -140,6 +140,6 @@ def test_both_labels_of_the_study_train_at_its_sites(tmp_path: Path, label: str,
     told = json.loads((tmp_path / "run" / "certificate.json").read_text())["certificate"]["reported"]["measured"]
     assert told == f"{headline} {result.metrics[headline]:.4f} on the test set"
     assert set(result.intervals) == set(result.metrics)
-    draw_groups(grouped([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "curves.png")
+    draw_groups(group_runs([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "curves.png")
     if label == "any-visit":
-        draw_calibration(grouped([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "calibration.png")
+        draw_calibration(group_runs([summary(RunFolder(tmp_path / "run"))])).save(tmp_path / "run" / "calibration.png")

@@ -33,7 +33,7 @@ from dpfl.privacy.accounting.events import ADD_REMOVE
 from dpfl.run.folder import RunFolder
 from dpfl.run.metrics import RoundRow
 from dpfl.run.train import diverging
-from dpfl.views.compare_groups import grouped
+from dpfl.views.compare_groups import group_runs
 from dpfl.views.curves import draw_groups
 from dpfl.views.progress import LiveProgress
 from dpfl.views.terminal import runs_table, summary
@@ -622,7 +622,7 @@ def test_a_run_without_a_test_set_says_that_nothing_was_measured(
     assert "round 2/2  tau 3" in shown
     folder = RunFolder(tmp_path / "run")
     Console().print(runs_table([summary(folder)]))
-    draw_groups(grouped([summary(folder)])).save(tmp_path / "runs.png")
+    draw_groups(group_runs([summary(folder)])).save(tmp_path / "runs.png")
     assert train(untested, SOUND, rounds=2, out="again").model_sha256 == result.model_sha256
     with pytest.raises(DpflError, match="follows the loss on a public test set"):
         train(untested, adap_dp_fl(noise_multiplier=1.0), rounds=2, out="follows")

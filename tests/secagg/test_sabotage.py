@@ -22,7 +22,7 @@ OF = group(5, 4, 1)
 
 def the_noise_is_what_is_stated() -> bool:
     """Ten clients, eight of whom survive, one of these the server's: the other seven have noise of deviation 1 at least."""
-    release = Release(clip=Flat(1.0), noise=Gaussian(1.0), sums=NoiseShares(8, 1))
+    release = Release(clip=Flat(1.0), noise=Gaussian(1.0), noise_shares=NoiseShares(8, 1))
     asked = RoundSum.of_updates(release, 10)
     whole, nothing = asked.whole, np.zeros(20_000, np.float32)
     sent = {client: whole.numbers(nothing, np.random.default_rng([7, client])) for client in range(1, 8)}
@@ -105,7 +105,7 @@ def reuse_the_masks_of_pairs(patch: pytest.MonkeyPatch) -> None:
 def reuse_all_masks(patch: pytest.MonkeyPatch) -> None:
     reuse_the_masks_of_pairs(patch)
     patch.setattr(member.secrets, "token_bytes", lambda length: bytes(length))
-    honest = masking.derived
+    honest = masking.derive
     patch.setattr(masking, "derived", lambda secret, info, length: honest(secret, b"always", length))
 
 

@@ -128,7 +128,8 @@ def test_the_divisor_of_a_weighted_mean_does_not_depend_on_who_was_drawn(sizes: 
 def noised_uploads(present: int, shared_by: int) -> list[ClientReply]:
     plan = release(shared_by, shared_by=shared_by)
     return [
-        ClientReply(client, plan.noised(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by)) for client in range(present)
+        ClientReply(client, plan.add_noise(torch.zeros(WIDE), rng(100 + client), share=1 / shared_by))
+        for client in range(present)
     ]
 
 
@@ -161,7 +162,7 @@ def test_quantile_noise_pays_for_its_count_out_of_the_same_release() -> None:
 COUNTED = Release(PoissonSize(8), Quantile(1.0, count_noise=2.0), Gaussian(Z))
 
 
-@pytest.mark.parametrize("counted", [COUNTED, COUNTED.secured()])
+@pytest.mark.parametrize("counted", [COUNTED, COUNTED.with_secure_noise()])
 @pytest.mark.parametrize(("inside", "outside"), [(7, 3), (0, 10), (10, 0), (2, 1), (0, 0)])
 def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_count_s(
     inside: int, outside: int, counted: Release
@@ -174,7 +175,7 @@ def test_the_inside_fraction_is_over_the_expected_cohort_and_its_noise_is_the_co
     assert found.std() == pytest.approx(0.2, rel=5 / math.sqrt(8000))
 
 
-@pytest.mark.parametrize("counted", [COUNTED, COUNTED.secured()])
+@pytest.mark.parametrize("counted", [COUNTED, COUNTED.with_secure_noise()])
 def test_one_client_moves_the_count_by_half_at_most(counted: Release) -> None:
     for inside in (True, False):
         reply = ClientReply(0, torch.zeros(1), inside=inside)

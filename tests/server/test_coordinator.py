@@ -196,7 +196,7 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     algorithm = dp_fedavg(cohort=2, noise_multiplier=1.0, clipping="quantile", clip=0.5, count_noise=1.0)
     run = coordinator(algorithm, tmp_path)
     order = run.next_order()
-    assert {task.clients.clip.level for task in order.tasks} <= {0.5}
+    assert {task.clients.clip.clip_norm for task in order.tasks} <= {0.5}
     key = Keyed(0, scope=release_name(algorithm.clients, run.state.vector, torch.zeros(SIZE).double(), 0))
     run.aggregate([ClientReply(client, torch.zeros(SIZE), inside=False) for client in range(CLIENTS)])
     run.close_round(order.steps)
@@ -208,14 +208,14 @@ def test_fault_the_clip_level_moves_between_clipping_and_noising(tmp_path: Path)
     fraction = min(max(count / 2 + 0.5, 0.0), 1.0)
     level = 0.5 * math.exp(-0.2 * (fraction - 0.5))
     assert level != 0.5
-    assert run.state.clients.clip.level == pytest.approx(level)
+    assert run.state.clients.clip.clip_norm == pytest.approx(level)
     following = run.next_order()
     for _ in range(50):
         if following.tasks:
             break
         run.state.round += 1
         following = run.next_order()
-    assert {task.clients.clip.level for task in following.tasks} == {run.state.clients.clip.level}
+    assert {task.clients.clip.clip_norm for task in following.tasks} == {run.state.clients.clip.clip_norm}
 
 
 def test_a_vector_of_models_keeps_its_running_variances_positive(tmp_path: Path) -> None:
@@ -298,9 +298,9 @@ def test_a_public_median_is_the_median_norm_of_the_public_clients_and_is_not_deb
     run.federated = replace(run.federated, public=(4, 5, 6))
     run._probe = probe
     order = run.next_order()
-    assert order.tasks[0].clients.clip.level == pytest.approx(2.0)
+    assert order.tasks[0].clients.clip.clip_norm == pytest.approx(2.0)
     assert [task.client for task in asked[0].tasks] == [4, 5, 6]
-    assert asked[0].tasks[0].clients.clip.level == math.inf
+    assert asked[0].tasks[0].clients.clip.clip_norm == math.inf
     assert run.federated.ledger.spent() == {}
 
 
@@ -321,7 +321,7 @@ def sum_with_shares(folder: Path, replies: list[ClientReply]) -> Tensor:
 
 def share(client: int) -> Tensor:
     release = dp_fedavg(cohort=SHARES, noise_multiplier=LOUD, noise="clients").clients
-    return release.noised(torch.zeros(WIDE.size), Keyed(1).generator("client noise", 0, client), share=1 / SHARES)
+    return release.add_noise(torch.zeros(WIDE.size), Keyed(1).generator("client noise", 0, client), share=1 / SHARES)
 
 
 SILENT = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpfl.algorithms import ALGORITHMS, Algorithm, auto, dp_fedavg, dp_ftrl, dyn_dp_sgd, fedavg_dp, from_name, hw_dpfl, ldp_fl
 from dpfl.client.optimisers import SGD, Momentum
-from dpfl.client.task import LocalTraining, moved_by_a_sample
+from dpfl.client.task import LocalTraining, sample_sensitivity
 from dpfl.errors import DpflError
 from dpfl.privacy import All, FixedSize, Flat, Gaussian, PerLayer, Poisson, PoissonSize, PublicMedian, Quantile, Release
 from dpfl.privacy.mechanisms.clip import Clip, ModelClip
@@ -33,15 +33,15 @@ NOISE = Gaussian(1.0)
 def test_fault_an_upload_that_gains_by_a_draw_which_is_never_made(sampling: Any) -> None:
     noise = BandedNoise(1.0) if isinstance(sampling, Cyclic) else NOISE
     with pytest.raises(DpflError, match="Nothing is drawn for an upload"):
-        UpdateRelease(sampling, Flat(1.0), noise, moves=2.0, protects="client")
+        UpdateRelease(sampling, Flat(1.0), noise, sensitivity_bound=2.0, protects="client")
 
 
 @pytest.mark.parametrize("clip", [Flat(1.0), PerLayer(1.0), ModelClip(1.0)])
 @pytest.mark.parametrize("moves", [0.02, 1.0, 1.999])
 def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(clip: Clip, moves: float) -> None:
     with pytest.raises(DpflError, match="twice its level apart"):
-        UpdateRelease(All(), clip, NOISE, moves=moves, protects="client")
-    assert UpdateRelease(All(), clip, NOISE, moves=2.0, protects="client").event(1) == All().event(1.0, 1)
+        UpdateRelease(All(), clip, NOISE, sensitivity_bound=moves, protects="client")
+    assert UpdateRelease(All(), clip, NOISE, sensitivity_bound=2.0, protects="client").event(1) == All().event(1.0, 1)
 
 
 @pytest.mark.parametrize("protects", ["sample", "client"])
@@ -49,7 +49,7 @@ def test_fault_noise_for_less_than_two_clipped_uploads_can_be_apart(clip: Clip, 
 def test_fault_haar_noise_for_how_far_the_vector_of_an_upload_moves(noise: Any, protects: str) -> None:
     """Of 1024 weights it counted as a multiplier of 1 and was worth 0.03: coefficients move further than the vector does."""
     with pytest.raises(DpflError, match="in steps, or on the sum of a round"):
-        UpdateRelease(All(), HaarClip(0.05, ends=(1024,)), noise, moves=0.1, protects=protects)
+        UpdateRelease(All(), HaarClip(0.05, ends=(1024,)), noise, sensitivity_bound=0.1, protects=protects)
 
 
 def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole() -> None:
@@ -60,12 +60,12 @@ def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole(
 @pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"realised": True}])
 def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
     with pytest.raises(DpflError, match="shared_by and realised are not for it"):
-        UpdateRelease(All(), Flat(1.0), NOISE, moves=2.0, protects="client", **wrong)
+        UpdateRelease(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client", **wrong)
 
 
 def for_a_sample(moves: float, samples: Release | None, steps: int = 1, local: LocalTraining | None = None) -> Algorithm:
-    upload = UpdateRelease(All(), Flat(0.06 * steps), NOISE, moves=moves, protects="sample")
-    return replace(ldp_fl(), uploads=upload, samples=samples, steps=FixedSteps(steps), local=local or LocalTraining(SGD(0.05)))
+    upload = UpdateRelease(All(), Flat(0.06 * steps), NOISE, sensitivity_bound=moves, protects="sample")
+    return replace(ldp_fl(), updates=upload, samples=samples, steps=FixedSteps(steps), local=local or LocalTraining(SGD(0.05)))
 
 
 UNBOUNDED = {
@@ -97,8 +97,8 @@ def test_an_upload_for_a_sample_is_bounded_by_the_clip_of_gradients_or_by_its_ow
 @given(steps=st.integers(1, 20), batch=st.integers(1, 100), clip=st.floats(0.01, 10), rate=st.floats(0.001, 1))
 def test_hw_dpfl_has_just_the_bound_that_its_training_gives(steps: int, batch: int, clip: float, rate: float) -> None:
     system = hw_dpfl(tau=steps, batch_size=batch, clip=clip, rate=rate, noise_multiplier=1.0)
-    assert system.uploads is not None
-    assert system.uploads.moves == pytest.approx(moved_by_a_sample(system.local, system.samples, steps), rel=1e-9)
+    assert system.updates is not None
+    assert system.updates.sensitivity_bound == pytest.approx(sample_sensitivity(system.local, system.samples, steps), rel=1e-9)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
     ),
     "the same of clients": (lambda: replace(ROUND, clients=Liar(All(), Flat(1.0), NOISE)), "kind of its own"),
     "the same of uploads": (
-        lambda: replace(ldp_fl(), uploads=LyingUpload(All(), Flat(1.0), NOISE, moves=2.0, protects="client")),
+        lambda: replace(ldp_fl(), updates=LyingUpload(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client")),
         "kind of its own",
     ),
     "a cohort that does not know itself": (
@@ -143,7 +143,9 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         "adapts to clients",
     ),
     "a public median of uploads": (
-        lambda: replace(ldp_fl(), uploads=UpdateRelease(All(), PublicMedian(1.0), NOISE, moves=2.0, protects="client")),
+        lambda: replace(
+            ldp_fl(), updates=UpdateRelease(All(), PublicMedian(1.0), NOISE, sensitivity_bound=2.0, protects="client")
+        ),
         "adapts to clients",
     ),
     "shares of the noise in steps": (
@@ -154,7 +156,10 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         lambda: replace(SAMPLES, samples=Release(Cyclic(2), Flat(1.0), BandedNoise(1.0))),
         "for the sum of a round",
     ),
-    "a cohort divided as drawn": (lambda: replace(ROUND, clients=replace(ROUND.clients, realised=True)), "expected cohort"),
+    "a cohort divided as drawn": (
+        lambda: replace(ROUND, clients=replace(ROUND.clients, divide_by_drawn=True)),
+        "expected cohort",
+    ),
     "a batch divided as drawn": (
         lambda: replace(SAMPLES, samples=replace(SAMPLES.samples, realised=True)),
         "named in its leaks",

@@ -21,9 +21,9 @@ def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
     plan = DecaySchedule(phases=4).over(20)
     releases = [plan.now(FIRST, round, {}) for round in range(20)]
     for round, release in enumerate(releases):
-        assert release.clip.level == pytest.approx(1.5 * 0.3 ** (round / 20))
+        assert release.clip.clip_norm == pytest.approx(1.5 * 0.3 ** (round / 20))
         assert release.multiplier == pytest.approx(2.0 * 0.8 ** ((round - round % 5) / 20))
-        assert release.deviation() == pytest.approx(release.multiplier * release.clip.level)
+        assert release.stddev() == pytest.approx(release.multiplier * release.clip.clip_norm)
         assert release == plan.least(FIRST, round)
     assert len({release.multiplier for release in releases}) == 4
 
@@ -74,7 +74,9 @@ def test_a_clip_is_alpha_times_the_norm() -> None:
     memory = remembered([1.0], 3.0)
     for alpha in (0.5, 2.0):
         plan = AdaptiveSchedule(alpha=alpha)
-        assert plan.own(plan.now(FIRST, 1, memory), 0, memory).clip.level == pytest.approx(alpha * float(memory["levels"][0]))
+        assert plan.own(plan.now(FIRST, 1, memory), 0, memory).clip.clip_norm == pytest.approx(
+            alpha * float(memory["levels"][0])
+        )
 
 
 @pytest.mark.parametrize("norm", [2.0, 8.0])
@@ -82,8 +84,8 @@ def test_a_level_follows_the_norm_without_its_noise(norm: float) -> None:
     memory = remembered([1.0], norm)
     assert float(memory["levels"].mean()) == pytest.approx(norm, rel=0.05)
     release = AdaptiveSchedule().own(AdaptiveSchedule().now(FIRST, 1, memory), 1, memory)
-    assert release.clip.level == pytest.approx(float(memory["levels"][1]))
-    assert release.deviation() == pytest.approx(2.0 * release.clip.level)
+    assert release.clip.clip_norm == pytest.approx(float(memory["levels"][1]))
+    assert release.stddev() == pytest.approx(2.0 * release.clip.clip_norm)
 
 
 def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_off_by_it() -> None:
@@ -91,19 +93,19 @@ def test_every_client_has_the_clip_of_its_own_gradients_and_its_noise_is_taken_o
     schedule, one = AdaptiveSchedule(), seen(4.0)
     memory = schedule.learn(replace(one, updates={0: one.updates[0], 1: 3 * one.updates[1]}), lambda _: 1.0, {})
     own = [schedule.own(schedule.now(FIRST, 1, memory), client, memory) for client in (0, 1)]
-    assert own[1].clip.level > 2.5 * own[0].clip.level
+    assert own[1].clip.clip_norm > 2.5 * own[0].clip.clip_norm
     still = replace(one, updates={client: torch.full((1000,), 0.3) for client in (0, 1)})
     again = schedule.learn(still, lambda _: 1.0, memory)
     square = (0.3 / (0.5 * 3)) ** 2 * 1000
     for client in (0, 1):
-        noise = (2.0 * own[client].clip.level / 10) ** 2 * 1000 / 3
+        noise = (2.0 * own[client].clip.clip_norm / 10) ** 2 * 1000 / 3
         assert float(again["levels"][client]) == pytest.approx(max(square - noise, 0.0) ** 0.5, abs=1e-4)
 
 
 def test_a_level_stays_within_a_span_of_its_start() -> None:
     for norm, level in ((0.0, 0.15), (400.0, 15.0), (float("nan"), 1.5)):
         memory = remembered([1.0]) | {"levels": torch.tensor([4.0, norm])}
-        assert AdaptiveSchedule().own(FIRST, 1, memory).clip.level == pytest.approx(level)
+        assert AdaptiveSchedule().own(FIRST, 1, memory).clip.clip_norm == pytest.approx(level)
 
 
 def test_noise_falls_in_the_round_after_a_loss_has_fallen_three_times_running() -> None:

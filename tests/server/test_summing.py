@@ -8,7 +8,7 @@ import pytest
 from dpfl.privacy import Flat, Gaussian, Poisson, Release
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.secagg import RepeatSum
-from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum, opened, plain
+from dpfl.server.round_sum import RoundSum, SimulatedMaskedSum, open_sum, plain
 
 SHARED = NoiseShares(4, 1)
 """A sum of four clients or more, one of whom may collude."""
@@ -23,7 +23,7 @@ def test_fewer_than_the_least_number_of_clients_are_not_summed(clients):
     """Fault: one client fewer than the noise is for was opened."""
     asked, lost = [], []
     sent = numbers(clients)
-    assert opened(sent, SHARED, lambda: asked.append(1), "round 7", lost) is None
+    assert open_sum(sent, SHARED, lambda: asked.append(1), "round 7", lost) is None
     assert not asked, "the sum is not even asked for"
     assert lost == [f"round 7: {clients} clients are left of 4, so nothing was opened"]
 
@@ -31,7 +31,7 @@ def test_fewer_than_the_least_number_of_clients_are_not_summed(clients):
 @pytest.mark.parametrize("clients", [4, 5])
 def test_enough_clients_are_summed(clients):
     lost: list[str] = []
-    total = opened(numbers(clients), SHARED, lambda: plain(0, numbers(clients)), "round 7", lost)
+    total = open_sum(numbers(clients), SHARED, lambda: plain(0, numbers(clients)), "round 7", lost)
     assert total is not None
     assert total.tolist() == [clients * (clients + 1) // 2] * 3
     assert not lost
@@ -42,7 +42,7 @@ def test_a_sum_that_the_protocol_does_not_open_is_said():
         raise RepeatSum("a mask is missing")
 
     lost: list[str] = []
-    assert opened(numbers(4), SHARED, fails, "round 7", lost) is None
+    assert open_sum(numbers(4), SHARED, fails, "round 7", lost) is None
     assert lost == ["round 7: a mask is missing"]
 
 
@@ -64,10 +64,10 @@ def test_clients_scales_and_bounds_follow_weights_over_what_is_drawn():
     """By hand: weights 1/2, 1/4, 1/4 over 0.1 times 100, 50 and 25 samples are 0.05, 0.05 and 0.1; the largest is the unit."""
     import torch
 
-    release = Release(Poisson(0.1), Flat(2.0), Gaussian(1.0), sums=SHARED)
+    release = Release(Poisson(0.1), Flat(2.0), Gaussian(1.0), noise_shares=SHARED)
     asked = RoundSum.of_steps(release, torch.tensor([0.5, 0.25, 0.25]), [100, 50, 25], rate=0.3)
     assert asked.scales == pytest.approx((0.5, 0.5, 1.0))
     assert asked.factor == pytest.approx(-0.3 * 0.1)
     assert asked.bound == 2.0 * 100
-    assert asked.asked(1).scale == pytest.approx(0.5)
+    assert asked.asked(1).weight == pytest.approx(0.5)
     assert asked.asked(1).clients == 3

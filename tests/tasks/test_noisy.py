@@ -13,7 +13,7 @@ from dpfl.privacy.queries.mean import MeanAnswer
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.tasks import Binary, Counts, MultiClass, MultiLabel, NextToken, Ordinal, Regression
 from dpfl.tasks import metrics as exact
-from dpfl.tasks.noisy import counted, figures, numbers_and_cells
+from dpfl.tasks.noisy import count_outcomes, figures, numbers_and_cells
 
 TASKS = (MultiClass(3), Binary((1.0, 50.0)), MultiLabel(2), Ordinal(4), Regression("huber", 1.0, 2.0), Counts(), NextToken(5))
 SCORES = st.floats(width=32) | st.sampled_from([0.0, math.inf, -math.inf, math.nan, 1e30])
@@ -31,7 +31,7 @@ def test_no_sample_moves_the_sum_by_more_than_the_bound(task, data):
     y = labels[data.draw(st.integers(0, len(labels) - 1))].unsqueeze(0)
     shape = (1, *y.shape[1:], task.outputs) if task.name == "tokens" else (1, task.outputs)
     scores = torch.tensor(data.draw(st.lists(SCORES, min_size=math.prod(shape), max_size=math.prod(shape)))).view(shape)
-    one, asked = counted(task, scores, y, 4.0), survey(task)
+    one, asked = count_outcomes(task, scores, y, 4.0), survey(task)
     rng = np.random.default_rng(0)
     moved = asked.answer([one], 1, rng) - asked.answer([], 1, np.random.default_rng(0))
     assert np.isfinite(moved).all()
@@ -50,7 +50,7 @@ def measured(scores: torch.Tensor, y: torch.Tensor, multiplier: float, seed: int
     parts = {0: slice(0, half), 1: slice(half, None)}
     sizes = [half, len(y) - half]
     answers = {
-        client: torch.from_numpy(asked.answer([counted(Binary(), scores[part], y[part], 4.0)], sizes[client], rng))
+        client: torch.from_numpy(asked.answer([count_outcomes(Binary(), scores[part], y[part], 4.0)], sizes[client], rng))
         for client, part in parts.items()
     }
     said = MeanAnswer.of(answers, sizes, multiplier * asked.bound)
@@ -100,4 +100,4 @@ def test_counts_are_measured_by_half_a_deviance():
     y, scores = torch.tensor([0.0, 2.0]), torch.tensor([[0.1], [0.5]])
     for mean in (1.0, 2.5):
         half = exact.poisson_deviance(mean * np.exp([0.1, 0.5]), y.numpy(), exact.each_once(y))[0] / 2
-        assert float(counted(Counts(mean), scores, y, 4.0).mean() * 4 * mean) == pytest.approx(half, rel=1e-5)
+        assert float(count_outcomes(Counts(mean), scores, y, 4.0).mean() * 4 * mean) == pytest.approx(half, rel=1e-5)

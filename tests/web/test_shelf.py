@@ -20,7 +20,7 @@ from dpfl.web import planner, run_index
 from dpfl.web.event_stream import EventStream
 from dpfl.web.ledger_views import ledger_view, ledgers_of, verdict
 from dpfl.web.run_index import RunIndex, heads, line_of
-from dpfl.web.run_views import compared, now, run_view
+from dpfl.web.run_views import comparison_view, now, run_view
 from tests.web.conftest import HOSTILE
 
 pytestmark = pytest.mark.xdist_group("web")
@@ -117,7 +117,7 @@ def test_of_a_run_over_nodes_the_page_says_who_takes_part(runs: Path) -> None:
 def test_runs_side_by_side_have_intervals_over_seeds(runs: Path) -> None:
     from dpfl.views.run_tables import RunTables
 
-    found = compared([RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")])
+    found = comparison_view([RunTables.read(runs / name, name) for name in ("private-seed0", "private-seed1", "plain")])
     assert [(group["label"], len(group["runs"])) for group in found["groups"]] == [("private (2 seeds)", 2), ("plain", 1)]
     first = found["groups"][0]
     assert first["measured"]["low"] < first["measured"]["mean"] < first["measured"]["high"]

@@ -92,7 +92,7 @@ def ali_dpfl(
             Poisson(sampling_rate),
             Flat(read.clip if clip is None else clip),
             noise_of(noise_multiplier),
-            realised=read.realised,
+            divide_by_drawn=read.realised,
             divisor=read.divisor,
         ),
         weights=weights_of(weights),

@@ -68,7 +68,9 @@ def custom(
         local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox, loss),
         steps=_steps(steps, tau, gamma, phi),
         samples=Release(Poisson(sampling_rate), bound, noise) if where == "steps" else None,
-        uploads=UpdateRelease(All(), bound, noise, moves=2 * clip, protects="client") if where == "uploads" else None,
+        updates=UpdateRelease(All(), bound, noise, sensitivity_bound=2 * clip, protects="client")
+        if where == "uploads"
+        else None,
         clients=Release(drawn, bound, noise) if where == "round" else Release(drawn),
         weights=_weights(weights, histogram_noise, trusted=where == "round"),
         server=ServerUpdate(server_rate, server_momentum),

@@ -57,11 +57,11 @@ def hw_dpfl(
         local=LocalTraining(SGD(rate)),
         steps=FixedSteps(steps),
         samples=Release(FixedSize(batch_size), Flat(clip)),
-        uploads=UpdateRelease(
+        updates=UpdateRelease(
             All(),
             Flat(rate * clip * steps),
             noise,
-            moves=2 * rate * clip * (steps - 1 + 1 / batch_size) if sound else paper.sensitivity,
+            sensitivity_bound=2 * rate * clip * (steps - 1 + 1 / batch_size) if sound else paper.sensitivity,
             by_samples=None if given else paper,
         ),
         clients=Release(cohort_of(cohort)),

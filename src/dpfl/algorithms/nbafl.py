@@ -45,11 +45,11 @@ def nbafl(
         name="nbafl",
         local=LocalTraining(SGD(rate), batch_size),
         steps=FixedSteps(tau),
-        uploads=UpdateRelease(
+        updates=UpdateRelease(
             All(),
             ModelClip(clip),
             noise_of(noise_multiplier if sound else noise_multiplier or paper.uplink / (2 * clip)),
-            moves=2 * clip,
+            sensitivity_bound=2 * clip,
             protects="client" if sound else "sample",
         ),
         clients=Release(All()),

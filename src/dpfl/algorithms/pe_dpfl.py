@@ -38,7 +38,7 @@ def pe_dpfl(
         name="pe-dpfl",
         local=LocalTraining(optimiser_of(optimiser, rate), batch_size, prox, PerturbedScores(share, perturbation)),
         steps=FixedSteps(tau),
-        uploads=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), moves=2 * clip, protects="client"),
+        updates=UpdateRelease(All(), Flat(clip), noise_of(noise_multiplier), sensitivity_bound=2 * clip, protects="client"),
         clients=Release(cohort_of(cohort)),
         weights=weights_of(weights),
         server=ServerUpdate(server_rate),

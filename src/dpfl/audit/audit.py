@@ -8,7 +8,7 @@ from dataclasses import replace
 from dpfl.algorithms import Algorithm
 from dpfl.algorithms.options import choose
 from dpfl.audit.attacks.inversion import Draw
-from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed
+from dpfl.audit.games import BOUNDING, GAMES, AuditSettings, unplayed_findings
 from dpfl.audit.one_release import population_for
 from dpfl.audit.report import AuditFinding, AuditReport
 from dpfl.client.optimisers import SGD, UncalibratedSGD
@@ -74,7 +74,7 @@ def _played(game: str, play: Callable[[AuditSettings], AuditFinding | str], sett
         found = play(setting)
     except DpflError as error:
         found = str(error)
-    return unplayed(game, found) if isinstance(found, str) else found
+    return unplayed_findings(game, found) if isinstance(found, str) else found
 
 
 def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
@@ -85,7 +85,7 @@ def ready(algorithm: Algorithm, rounds: int = 4) -> Algorithm:
     made = algorithm.with_noise(USUAL_NOISE) if isinstance(release.noise, Uncalibrated) else algorithm
     if isinstance(made.local.optimiser, UncalibratedSGD):
         made = replace(made, local=replace(made.local, optimiser=SGD(USUAL_RATE)))
-    return made.over(rounds, population_for(release))
+    return made.for_rounds(rounds, population_for(release))
 
 
 def with_finding(report: AuditReport, finding: AuditFinding) -> AuditReport:

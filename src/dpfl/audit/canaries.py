@@ -40,7 +40,7 @@ class CanarySite:
     @classmethod
     def on(cls, ground: TestBed, algorithm: Algorithm) -> CanarySite:
         flat = ground.flat()
-        return cls(algorithm.fitted(flat.layout), ground.protecting(algorithm), flat.read())
+        return cls(algorithm.for_model(flat.layout), ground.protecting(algorithm), flat.read())
 
     @property
     def steps(self) -> int:
@@ -56,10 +56,10 @@ class CanarySite:
 
     def task(self, round: int, client: int) -> ClientTask:
         made = self.algorithm
-        task = ClientTask(round, client, self.steps, made.local, made.clients, made.samples, upload=made.uploads)
-        if made.sums is None or made.samples is None:
+        task = ClientTask(round, client, self.steps, made.local, made.clients, made.samples, update=made.updates)
+        if made.noise_shares is None or made.samples is None:
             return task
-        return replace(task, summed=room(made.samples.clip.level * self.ground.declared[client], made.sums))
+        return replace(task, secure_sum=room(made.samples.clip.clip_norm * self.ground.declared[client], made.noise_shares))
 
     def node(self, randomness: Randomness) -> ClientRunner:
         return ClientRunner(self.ground.site(randomness))
@@ -75,11 +75,11 @@ class CanarySite:
 
     def update(self, node: ClientRunner, task: ClientTask) -> np.ndarray:
         reply = node.work(task, self.vector)
-        if task.summing and task.summing.sums and task.summed and reply.numbers is not None:
+        if task.summed_release and task.summed_release.noise_shares and task.secure_sum and reply.numbers is not None:
             rng = node.site.randomness.generator("the shares of others", task.round, task.client)
-            whole = task.summing.whole_sum(task.summed.bound, task.summed.clients)
-            total = beside(whole, task.summing.sums, reply.numbers, rng)
-            return self._as_update(task, task.summing, total)
+            whole = task.summed_release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
+            total = beside(whole, task.summed_release.noise_shares, reply.numbers, rng)
+            return self._as_update(task, task.summed_release, total)
         assert reply.update is not None
         return reply.update.numpy().copy()  # its memory may be used again
 
@@ -98,12 +98,12 @@ class CanarySite:
 
 def silent(task: ClientTask) -> ClientTask:
     """The same work without noise; where noise was in the steps, all samples are drawn in each."""
-    samples, upload = task.samples, task.upload
-    if samples and samples.private and samples.sums:
+    samples, upload = task.samples, task.update
+    if samples and samples.private and samples.noise_shares:
         samples = replace(samples, sampling=All()).with_noise(LITTLE)
     elif samples and samples.private:
         samples = replace(samples, sampling=All(), noise=None)
-    return replace(task, samples=samples, upload=replace(upload, noise=None) if upload else None)
+    return replace(task, samples=samples, update=replace(upload, noise=None) if upload else None)
 
 
 def one_canary(algorithm: Algorithm) -> CanarySite:
@@ -135,8 +135,8 @@ def many_canaries(algorithm: Algorithm, count: int, inside: np.ndarray) -> Canar
 
 
 def _level(algorithm: Algorithm) -> float:
-    release = algorithm.samples or algorithm.uploads
-    return release.clip.level if release else 1.0
+    release = algorithm.samples or algorithm.updates
+    return release.clip.clip_norm if release else 1.0
 
 
 def _replaces(algorithm: Algorithm) -> bool:

@@ -27,16 +27,16 @@ def canary_clients(
 ) -> MeasuredEpsilon:
     """All clients are canaries, drawn as the release draws; the server adds its noise, round after round."""
     rng = randomness.generator("canary clients")
-    fitted = release.fitted((DIMENSION,))
+    fitted = release.for_model((DIMENSION,))
     rows = torch.from_numpy(rng.standard_normal((population, DIMENSION))).float()
-    updates = [clip_vector(1e3 * fitted.clip.level * row, fitted.clip, ("weight",), (0, DIMENSION))[0] for row in rows]
+    updates = [clip_vector(1e3 * fitted.clip.clip_norm * row, fitted.clip, ("weight",), (0, DIMENSION))[0] for row in rows]
     total = torch.zeros(DIMENSION)
     for number in range(rounds):
         replies = [ClientReply(int(client), updates[client]) for client in fitted.sampling.draw(population, rng)]
         noise = randomness.generator("canary clients noise", number)
         exact = weighted_sum(replies, torch.ones(population), DIMENSION)
-        if fitted.sums:
-            total += _in_a_sum(fitted, fitted.sums, exact, population, noise)
+        if fitted.noise_shares:
+            total += _in_a_sum(fitted, fitted.noise_shares, exact, population, noise)
             continue
         summed = _with_shares(fitted, exact, len(replies), noise)
         total += noisy_sum(summed, len(replies), fitted, noise)
@@ -51,12 +51,12 @@ def _in_a_sum(
 ) -> torch.Tensor:
     """With the shares of the fewest who are left and do not collude."""
     sent = release.outward(total).numpy()
-    whole = release.whole_sum(release.clip.level * population, clients_for(shared))
+    whole = release.integer_sum(release.clip.clip_norm * population, clients_for(shared))
     return release.inward(torch.from_numpy(seen(whole, shared, sent, rng))).float()
 
 
 def _with_shares(release: Release, total: torch.Tensor, replies: int, rng: np.random.Generator) -> torch.Tensor:
     """What the clients add themselves, where the noise is theirs."""
     for _ in range(replies if release.shared_by else 0):
-        total = release.noised(total, rng, share=1 / (release.shared_by or 1))
+        total = release.add_noise(total, rng, share=1 / (release.shared_by or 1))
     return total

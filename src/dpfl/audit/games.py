@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dpfl.algorithms import Algorithm
-from dpfl.audit.amplification.game import amplified
+from dpfl.audit.amplification.game import play_amplified
 from dpfl.audit.attacks import attacks, inversion
 from dpfl.audit.bounds import MeasuredEpsilon
 from dpfl.audit.canary_clients import canary_clients
@@ -59,12 +59,12 @@ class AuditSettings:
     @cached_property
     def small(self) -> Algorithm:
         """The system for a model of sixteen parameters, on which the games about releases are played."""
-        return self.algorithm.fitted(SMALL)
+        return self.algorithm.for_model(SMALL)
 
     @property
     def of_rows(self) -> Algorithm:
         """For attacks on single images, of which each stands for a person."""
-        return replace(self.algorithm, one="sample")
+        return replace(self.algorithm, sample_unit="sample")
 
     @cached_property
     def population(self) -> int:
@@ -111,7 +111,7 @@ def play_one_release(setting: AuditSettings) -> AuditFinding:
 def play_survey(setting: AuditSettings) -> AuditFinding | str:
     """Of several the one of which the most was measured, for what is proven of it."""
     made = setting.algorithm
-    surveys: tuple[AnyQuery | None, ...] = (made.centre, made.columns, made.metric, made.weights.survey)
+    surveys: tuple[AnyQuery | None, ...] = (made.centre, made.columns, made.metric, made.weights.query)
     asked = [survey for survey in surveys if survey and survey.multiplier]
     if not asked:
         return NotApplicable("clients are asked for nothing, with noise, beside their updates")
@@ -119,7 +119,7 @@ def play_survey(setting: AuditSettings) -> AuditFinding | str:
     found = []
     for survey in asked:
         persons = made.unit == "person"
-        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, made.sums)
+        measured = one_answer(survey, setting.delta, setting.trials // 10, each, setting.randomness, persons, made.noise_shares)
         found.append(_paid("survey", "one answer", setting.epsilon({survey.event: 1}), measured))
     return max(found, key=lambda finding: (finding.measured or 0.0) / (finding.proven or 1.0))
 
@@ -143,7 +143,7 @@ def play_batches(setting: AuditSettings) -> AuditFinding | str:
     made = setting.algorithm
     if made.scale == "step" and made.samples and by_chance(made.samples.sampling):
         return _checked("batches", "a run", batches(made, setting.seed))
-    if made.scale == "round" and by_chance(made.clients.sampling) and made.sums:
+    if made.scale == "round" and by_chance(made.clients.sampling) and made.noise_shares:
         return _checked("batches", "a run", coins(made, setting.seed))
     if made.scale == "round" and by_chance(made.clients.sampling):
         return _checked("batches", "a run", cohorts(made.clients.sampling, setting.seed))
@@ -151,7 +151,7 @@ def play_batches(setting: AuditSettings) -> AuditFinding | str:
 
 
 def play_masks(setting: AuditSettings) -> AuditFinding | str:
-    sums = setting.algorithm.sums
+    sums = setting.algorithm.noise_shares
     return _checked("masks", "a run", masks(sums)) if sums else NotApplicable("the server sees every client by itself")
 
 
@@ -162,7 +162,7 @@ def play_movement(setting: AuditSettings) -> AuditFinding:
 def play_amplification(setting: AuditSettings) -> AuditFinding | str:
     if setting.algorithm.scale != "step":
         return "a client's update is computed from its own data alone, so no other unit is in its batches"
-    return _checked("amplification", "one release", amplified(setting.algorithm, setting.seed))
+    return _checked("amplification", "one release", play_amplified(setting.algorithm, setting.seed))
 
 
 def play_noise(setting: AuditSettings) -> AuditFinding:
@@ -238,7 +238,7 @@ def play_inversion(setting: AuditSettings) -> AuditFinding:
     return AuditFinding("inversion", "one update", None, None, None, None, ESTIMATE, found.text + detail)
 
 
-def unplayed(game: str, why: str) -> AuditFinding:
+def unplayed_findings(game: str, why: str) -> AuditFinding:
     word = INAPPLICABLE if isinstance(why, NotApplicable) else UNTESTABLE
     return AuditFinding(game, "", None, None, None, None, word, str(why))
 

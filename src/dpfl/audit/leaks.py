@@ -74,12 +74,12 @@ class Coupling:
 
         def noised(self: Release, total: Tensor, *rest: Any, **options: Any) -> Tensor:
             if not self.private:
-                return parent.noised(self, total, *rest, **options)
+                return parent.add_noise(self, total, *rest, **options)
             coupling.releases += 1
-            return parent.noised(self, torch.zeros_like(total), *rest, **options)
+            return parent.add_noise(self, torch.zeros_like(total), *rest, **options)
 
         def carrying(self: Release, total: Tensor, noise: Tensor) -> Tensor:
-            return parent.carrying(self, torch.zeros_like(total), noise)
+            return parent.add_given_noise(self, torch.zeros_like(total), noise)
 
         def into_sum(self: Release, vector: Tensor, *rest: Any) -> Tensor:
             coupling.releases += 1
@@ -90,8 +90,8 @@ class Coupling:
 
 
 def with_releases(algorithm: Algorithm, change: Callable[[Any], Any]) -> Algorithm:
-    samples, uploads = (change(release) if release else None for release in (algorithm.samples, algorithm.uploads))
-    return replace(algorithm, samples=samples, uploads=uploads, clients=change(algorithm.clients))
+    samples, uploads = (change(release) if release else None for release in (algorithm.samples, algorithm.updates))
+    return replace(algorithm, samples=samples, updates=uploads, clients=change(algorithm.clients))
 
 
 def with_everyone(algorithm: Algorithm) -> Algorithm:
@@ -99,7 +99,7 @@ def with_everyone(algorithm: Algorithm) -> Algorithm:
 
     def drawn(release: Release) -> Release:
         if isinstance(release, UpdateRelease):
-            return replace(release, moves=max(release.moves, release.apart))
+            return replace(release, sensitivity_bound=max(release.sensitivity_bound, release.diameter))
         return release if isinstance(release.sampling, Cyclic) else replace(release, sampling=All())
 
     return with_releases(algorithm, drawn)
@@ -122,7 +122,7 @@ def neighbours(algorithm: Algorithm, seed: int = 0) -> tuple[TestBed, TestBed]:
         x[rows[0]] = 0
     public = (rows[4],) if algorithm.asks_public_clips else ()
     first = (rows[0], rows[1]) if whole else (rows[0], rows[0][1:])
-    others = [rows[2 + number % 2] for number in range(clients_for(algorithm.sums, 3) - 1)]
+    others = [rows[2 + number % 2] for number in range(clients_for(algorithm.noise_shares, 3) - 1)]
     declared = (SAMPLES,) * (1 + len(others))
     grounds = [TestBed(linear(16, 3), x, y, 3, (one, *others), declared, public) for one in first]
     return grounds[0], grounds[1]
@@ -159,7 +159,7 @@ def _views(algorithm: Algorithm, rounds: list[ObservedRound]) -> dict[tuple[int,
     """What the adversary sees, by round: the server sees replies (but for numbers that a secure sum hides) and its own state;
     others, where it is trusted, see models and settings."""
     seen: dict[tuple[int, str], Any] = {}
-    trusted = algorithm.scale == "round" and not algorithm.sums
+    trusted = algorithm.scale == "round" and not algorithm.noise_shares
     for number, played in enumerate(rounds, start=1):
         if not trusted:
             for replies in played.replies:
@@ -181,7 +181,7 @@ def _reply(reply: ClientReply) -> Iterator[tuple[str, Any]]:
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Release):
-        yield f"clip level of {name}", value.clip.level
+        yield f"clip level of {name}", value.clip.clip_norm
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield from _flat(f"{name}: {key}", item)

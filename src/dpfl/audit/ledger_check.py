@@ -55,7 +55,7 @@ def _again(algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder
     first, second = (play(algorithm, ground, randomness, 1, folder) for _ in range(2))
     expected = _released(algorithm, ground, first)
     same = _same_values(_shown(algorithm, first), _shown(algorithm, second))
-    if algorithm.sums and same:
+    if algorithm.noise_shares and same:
         return ["numbers of a secure sum that are made again have the same noise: sums over other clients show one of them"]
     if not same:
         expected = {account: {event: 2 * count for event, count in events.items()} for account, events in expected.items()}
@@ -69,10 +69,10 @@ def _again(algorithm: Algorithm, ground: TestBed, randomness: Randomness, folder
 
 def _shown(algorithm: Algorithm, rounds: list[ObservedRound]) -> list[np.ndarray]:
     """All that was released in these rounds: updates and answers, or the models that the sums made."""
-    if algorithm.scale == "round" and not algorithm.sums:
+    if algorithm.scale == "round" and not algorithm.noise_shares:
         return [played.state.vector.numpy() for played in rounds]
     replies = [reply for played in rounds for answers in played.replies for reply in answers]
-    if algorithm.sums:
+    if algorithm.noise_shares:
         return [reply.numbers for reply in replies if reply.numbers is not None]
     said = [value for reply in replies for value in (reply.raw or {}).values()]
     return [*(reply.update.numpy() for reply in replies if reply.update is not None), *said]
@@ -84,7 +84,7 @@ def _same_values(first: list[np.ndarray], second: list[np.ndarray]) -> bool:
 
 def _released(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[str, dict[Event, int]]:
     """By account: how often each event was seen to leave."""
-    if algorithm.scale == "round" and not algorithm.sums:
+    if algorithm.scale == "round" and not algorithm.noise_shares:
         return {"federation.sqlite": _of_rounds(algorithm, rounds, len(ground.clients))}
     found: dict[str, dict[Event, int]] = {}
     for played in rounds:
@@ -101,13 +101,13 @@ def _released(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]
 
 def _of_task(task: ClientTask, size: int) -> tuple[Event, int]:
     """What a reply to this task costs, and how often."""
-    if task.survey:
-        return task.survey.event, 1
-    if task.upload:
-        return task.upload.event(1), 1
+    if task.query:
+        return task.query.event, 1
+    if task.update:
+        return task.update.event(1), 1
     if task.samples is None:
-        assert task.summed is not None
-        return task.clients.event(task.summed.clients), 1
+        assert task.secure_sum is not None
+        return task.clients.event(task.secure_sum.clients), 1
     return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
 
 
@@ -136,7 +136,7 @@ def _unpaid(path: Path, released: dict[Event, int]) -> list[str]:
 
 def _noises(algorithm: Algorithm, ground: TestBed, rounds: list[ObservedRound]) -> dict[tuple[int, int], Tensor]:
     """By round and client (0 is the server): the releases of coupled rounds are noise and nothing else."""
-    if algorithm.sums:
+    if algorithm.noise_shares:
         return {
             (number, reply.client): torch.from_numpy(reply.numbers.view(reply.numbers.dtype.str.replace("u", "i"))).double()
             for number, played in enumerate(rounds)

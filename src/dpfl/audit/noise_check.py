@@ -50,7 +50,7 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """From one seed for some rounds; from another, and from the system, for one."""
     made = plain(algorithm)
     found: list[NoiseSample] = []
-    of = _of_clients if made.scale != "round" else _of_sums if made.sums else _of_rounds
+    of = _of_clients if made.scale != "round" else _of_sums if made.noise_shares else _of_rounds
     sources = (("seed", Keyed(seed), ROUNDS), ("next seed", Keyed(seed + 1), 1), ("system", SystemEntropy(), 1))
     for name, randomness, rounds in sources:
         found += [
@@ -64,18 +64,18 @@ def noises(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
 
 def _with_given_clip(release: Release) -> Release:
     """In the place of one that comes from raw values."""
-    return replace(release, clip=Flat(release.clip.level)) if release.clip.adapts_to == "raw" else release
+    return replace(release, clip=Flat(release.clip.clip_norm)) if release.clip.adapts_to == "raw" else release
 
 
 def plain(algorithm: Algorithm) -> Algorithm:
     """The same releases and schedule, with all else so that what is released is a known multiple of the noise."""
     made = with_everyone(algorithm)
-    survey = algorithm.weights.survey
+    survey = algorithm.weights.query
     return replace(
         made,
         local=LocalTraining(SGD(1.0)),
-        steps=FixedSteps(STEPS if made.scale == "step" and not made.sums else 1),
-        samples=replace(made.samples, realised=False) if made.samples else None,
+        steps=FixedSteps(STEPS if made.scale == "step" and not made.noise_shares else 1),
+        samples=replace(made.samples, divide_by_drawn=False) if made.samples else None,
         clients=_with_given_clip(made.clients),
         weights=UniformWeights() if survey and not survey.trusted else algorithm.weights,
         server=ServerUpdate(),
@@ -105,8 +105,8 @@ def _of_clients(algorithm: Algorithm, randomness: Randomness, rounds: int) -> It
             for client in range(2):
                 (update,) = torch.from_numpy(clients.played(node, client, round, 1))
                 if made.scale == "upload":
-                    assert made.uploads is not None
-                    yield f"round {round + 1}, client {client}", _standard(update, made.uploads)
+                    assert made.updates is not None
+                    yield f"round {round + 1}, client {client}", _standard(update, made.updates)
                 else:
                     assert made.samples is not None
                     each = made.samples.sampling.expected(2) / math.sqrt(clients.steps)
@@ -132,7 +132,7 @@ def _of_rounds(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Ite
 
 def _of_sums(algorithm: Algorithm, randomness: Randomness, rounds: int) -> Iterator[tuple[str, np.ndarray]]:
     """Sums over the fewest that may be left of a round, without what the server's own clients sent."""
-    shared = algorithm.sums
+    shared = algorithm.noise_shares
     assert shared is not None
     count = clients_for(shared)
     lost = count - shared.survivors

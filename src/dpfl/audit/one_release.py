@@ -55,8 +55,11 @@ class ReleaseGame:
         """The canary's vector after the clip, by the code that clips, and whether it was inside."""
         unit = direction / direction.norm()
         if isinstance(self.release, UpdateRelease) and self.release.protects == "sample":
-            return unit * self.release.moves / 2, True  # a sample moves the update by so much, whatever the clip of the update
-        return clip_vector(FAR * self.release.clip.level * unit, self.release.clip, NAMES, (0, *ENDS))
+            return (
+                unit * self.release.sensitivity_bound / 2,
+                True,
+            )  # a sample moves the update by so much, whatever the clip of the update
+        return clip_vector(FAR * self.release.clip.clip_norm * unit, self.release.clip, NAMES, (0, *ENDS))
 
     def mechanism(self, direction: Tensor, drawn: bool = False) -> Mechanism:
         """The release with this canary; `drawn` plays on the condition that the sampling took it."""
@@ -66,7 +69,7 @@ class ReleaseGame:
     def moved(self, direction: Tensor) -> np.ndarray:
         """How far the canary moves what is released, where it is drawn."""
         vector, inside = self.canary(direction)
-        if self.release.sums:
+        if self.release.noise_shares:
             return self.release.into_sum(vector, inside).double().numpy()
         counted = [inside - 0.5] if isinstance(self.release.clip, Quantile) else []
         once = (2 if self.replaced else 1) * np.array([*vector.tolist(), *counted])
@@ -94,8 +97,8 @@ def _released(
     sampling = game.release.sampling
     taken = np.array([drawn or 0 in sampling.draw(game.population, rng) for _ in range(trials)])
     signs = taken * (1.0 if within else -1.0 if game.replaced else 0.0)
-    if game.release.sums:
-        return _summed(game.release, game.release.sums, np.outer(signs, game.release.into_sum(vector, inside)), rng)
+    if game.release.noise_shares:
+        return _summed(game.release, game.release.noise_shares, np.outer(signs, game.release.into_sum(vector, inside)), rng)
     totals = torch.from_numpy(signs).float()[:, None] * vector
     sums = _noised(game.release, totals, rng)
     if not isinstance(game.release.clip, Quantile):
@@ -124,13 +127,13 @@ def _count(release: Release, sign: float, inside: bool, rng: np.random.Generator
 def _summed(release: Release, shared: NoiseShares, totals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Every row in a sum over clients, as its server sees it."""
     bound = RoundSum.of_updates(release, shared.survivors).bound
-    whole = release.whole_sum(bound, clients_for(shared))
+    whole = release.integer_sum(bound, clients_for(shared))
     return seen(whole, shared, totals.ravel(), rng).reshape(totals.shape)
 
 
 def _at_once(release: Release) -> bool:
     """Secure noise grows a little with the length of what it is for."""
-    return release.sums is not None or (isinstance(release.noise, Gaussian | BandedNoise) and not release.secure)
+    return release.noise_shares is not None or (isinstance(release.noise, Gaussian | BandedNoise) and not release.secure)
 
 
 def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tensor:
@@ -139,12 +142,12 @@ def _noised(release: Release, totals: Tensor, rng: np.random.Generator) -> Tenso
     if _at_once(release):
         once = totals.flatten()
         for _ in range(shares):
-            once = release.noised(once, rng, share=1 / shares)
+            once = release.add_noise(once, rng, share=1 / shares)
         return once.view_as(totals)
     rows = []
     for row in totals:
         for _ in range(shares):
-            row = release.noised(row, rng, share=1 / shares)
+            row = release.add_noise(row, rng, share=1 / shares)
         rows.append(row)
     return torch.stack(rows)
 
@@ -186,7 +189,7 @@ def one_release(
     One assumes nothing and includes the sampling. The other has mu on the condition that the canary was drawn, since noise is
     Gaussian in every direction, and what the sampling makes of it.
     """
-    game = ReleaseGame(release.fitted(ENDS), population or population_for(release))
+    game = ReleaseGame(release.for_model(ENDS), population or population_for(release))
     trials = trials if _at_once(game.release) else trials // 4  # drawn a vector at a time
     name, direction, score = worst(game, randomness, trials)
     each = 1 - (1 - confidence) / 2

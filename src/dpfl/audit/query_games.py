@@ -35,7 +35,7 @@ from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.server.round_sum import AnswerSum
 from dpfl.tasks import Binary, MultiClass, Regression
 from dpfl.tasks import Task as Learning
-from dpfl.tasks.noisy import counted, numbers_and_cells
+from dpfl.tasks.noisy import count_outcomes, numbers_and_cells
 
 GUESSES = 300
 """For a bound that assumes nothing of the noise; it shows whether there is any."""
@@ -75,12 +75,12 @@ class QueryGame:
 
     def _summed(self, node: ClientRunner, task: ClientTask, numbers: np.ndarray) -> np.ndarray:
         """The mean that a sum over clients gives, of whom the others have nothing but their noise."""
-        assert task.shares is not None
-        assert isinstance(task.survey, Mean)
+        assert task.noise_shares is not None
+        assert isinstance(task.query, Mean)
         size = self.ground.declared[task.client]
-        whole = AnswerSum(task.survey, task.shares, len(numbers), (size,) * clients_for(task.shares)).whole
+        whole = AnswerSum(task.query, task.noise_shares, len(numbers), (size,) * clients_for(task.noise_shares)).whole
         rng = node.site.randomness.generator("the shares of others", task.round, task.client)
-        return beside(whole, task.shares, numbers, rng) / size
+        return beside(whole, task.noise_shares, numbers, rng) / size
 
 
 def one_answer(
@@ -93,7 +93,7 @@ def one_answer(
     if shared and isinstance(survey, Mean):
         question = _in_a_sum(question, survey, shared)
     question = replace(question, ground=replace(question.ground, persons=persons))
-    silent = replace(question, task=replace(question.task, survey=replace(survey, multiplier=1e-12)))
+    silent = replace(question, task=replace(question.task, query=replace(survey, multiplier=1e-12)))
     each = 1 - (1 - confidence) / 2
     normal = _normal(question, silent, trials, each, randomness, lambda mu: SampledGaussian(mu, 1.0).epsilon(delta))
 
@@ -111,7 +111,7 @@ def one_slope(algorithm: Algorithm, delta: float, trials: int, confidence: float
     rate = release.sampling.expected(1)
     if not 0 < rate <= 1:
         raise DpflError("A slope is played where samples are drawn at a rate.")
-    question = _slope(replace(release, sampling=All(), realised=False))
+    question = _slope(replace(release, sampling=All(), divide_by_drawn=False))
     question = replace(question, ground=question.ground.protecting(algorithm))
     silent = replace(question, task=replace(question.task, samples=replace(release, sampling=All(), noise=None)))
     return _normal(question, silent, trials, confidence, randomness, lambda mu: SampledGaussian(mu, rate).epsilon(delta))
@@ -138,8 +138,8 @@ def _question(survey: AnyQuery) -> QueryGame:
 def _in_a_sum(question: QueryGame, survey: Mean, shared: NoiseShares) -> QueryGame:
     width = survey.numbers_of(question.ground.x[0].numel())
     bound = survey.longest(width) * question.ground.declared[0]
-    release = Release(All(), Flat(1.0), Gaussian(1.0), sums=shared)
-    return replace(question, task=replace(question.task, samples=release, summed=room(bound, shared)))
+    release = Release(All(), Flat(1.0), Gaussian(1.0), noise_shares=shared)
+    return replace(question, task=replace(question.task, samples=release, secure_sum=room(bound, shared)))
 
 
 def _columns(survey: ColumnQuery) -> QueryGame:
@@ -159,7 +159,7 @@ def _metric(survey: MetricQuery) -> QueryGame:
     y = torch.zeros(FEW + 1, dtype=torch.int64 if task.name == "classes" else torch.float32)
     if not task.classes:
         y[0] = 2 * math.sqrt(survey.most)
-    counts = counted(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
+    counts = count_outcomes(task, torch.zeros(1, task.outputs), y[:1], survey.most)[0].double().numpy()
     canary = counts / np.linalg.norm(counts)
     asked = _survey(survey, torch.zeros(FEW + 1, 1), y, lambda raw: float(raw["answer"] @ canary))
     ground = replace(asked.ground, model=linear(1, task.outputs), learns=task)
@@ -186,16 +186,16 @@ def _survey(survey: AnyQuery, x: torch.Tensor, y: torch.Tensor, read: Callable[[
     """The first sample is at client 0 only; both have the rest."""
     rows = torch.arange(len(y))
     ground = TestBed(linear(x.shape[1]), x, y, 2, (rows, rows[1:]), (len(y),) * 2)
-    return QueryGame(ground, ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), survey=survey), ground.flat().read(), read)
+    return QueryGame(ground, ClientTask(0, 0, 0, LocalTraining(SGD(1.0)), Release(), query=survey), ground.flat().read(), read)
 
 
 def _slope(release: Release) -> QueryGame:
     """Scores (u, v) (a x_1 + b x_2): the canary's gradient for a is (v - u) x_1 / 2, and the drivers, on x_2, turn the sign of
     v - u while their own gradients stay what they are."""
-    level, b = release.clip.level, 1e4 * APART
+    level, b = release.clip.clip_norm, 1e4 * APART
     layers = (torch.nn.Linear(2, 1, bias=False), torch.nn.Linear(1, 2, bias=False))
     x, y = torch.zeros(DRIVERS + 1, 2), torch.zeros(DRIVERS + 1, dtype=torch.int64)
-    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.level / APART, 1 / (APART * b)
+    x[0, 0], x[1:, 1] = 10 * release.of_slopes.clip.clip_norm / APART, 1 / (APART * b)
     rows = torch.arange(DRIVERS + 1)
     ground = TestBed(from_module(torch.nn.Sequential(*layers)), x, y, 2, (rows, rows[1:]), (DRIVERS,) * 2)
     rate = 2**0.5 * APART / level

@@ -68,7 +68,7 @@ def batches(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     clients = many_canaries(algorithm, count, np.ones(count, dtype=bool))
     node = clients.node(Keyed(seed))
     other = clients.node(Keyed(seed + 1))
-    each = 1 if release.sums else STEPS  # a secure sum is of one step
+    each = 1 if release.noise_shares else STEPS  # a secure sum is of one step
     try:
         unit = _update(clients, node, 0, 1, All())
         single, several, again = (
@@ -117,9 +117,9 @@ def _coins(algorithm: Algorithm, randomness: Randomness, rounds: int) -> np.ndar
     count = max(FEW, 4 * sampling.size if isinstance(sampling, PoissonSize) else 0)
     rows = torch.zeros(1, dtype=torch.int64)
     ground = TestBed(linear(2), torch.full((1, 2), 100.0), rows, 2, (rows,) * count, (1,) * count)
-    release = replace(algorithm.clients.fitted((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
-    task = ClientTask(0, 0, 1, LocalTraining(SGD(1.0)), release, summed=SecureSumTerms(1.0, 1.0, count))
-    whole, vector, node = release.whole_sum(1.0, count), ground.flat().read(), ClientRunner(ground.site(randomness))
+    release = replace(algorithm.clients.for_model((4,)), clip=Flat(1.0), noise=Gaussian(LITTLE))
+    task = ClientTask(0, 0, 1, LocalTraining(SGD(1.0)), release, secure_sum=SecureSumTerms(1.0, 1.0, count))
+    whole, vector, node = release.integer_sum(1.0, count), ground.flat().read(), ClientRunner(ground.site(randomness))
     try:
         with one_thread():
             sent = [[node.work(replace(task, round=r, client=c), vector).numbers for c in range(count)] for r in range(rounds)]
@@ -172,8 +172,8 @@ def _update(clients: CanarySite, node: ClientRunner, round: int, steps: int, sam
     """Of the client that has all samples, after steps of plain descent: two weights a sample, of which one is enough."""
     task = clients.task(round, WITHOUT)
     assert task.samples is not None
-    samples = replace(task.samples, sampling=sampling or task.samples.sampling, realised=False)
-    samples = samples.with_noise(LITTLE) if samples.sums else replace(samples, noise=None)
+    samples = replace(task.samples, sampling=sampling or task.samples.sampling, divide_by_drawn=False)
+    samples = samples.with_noise(LITTLE) if samples.noise_shares else replace(samples, noise=None)
     bare = replace(task, steps=steps, samples=samples, local=LocalTraining(SGD(1.0)))
     with one_thread():
         update = clients.update(node, bare).reshape(2, -1)[0]

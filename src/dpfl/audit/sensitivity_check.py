@@ -29,7 +29,7 @@ ROUNDING = 1 + 1e-4
 def movement(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Against what the release states, in the measure of its clip."""
     if algorithm.scale == "round":
-        count = clients_for(algorithm.sums, CLIENTS)
+        count = clients_for(algorithm.noise_shares, CLIENTS)
         share, how = max(_of_rounds(algorithm, count)), f"each of {count} clients of unlike sizes in its turn"
     else:
         share, how = _searched(algorithm, torch.Generator().manual_seed(seed)), f"the worst known, and {TRIES} changes of it"

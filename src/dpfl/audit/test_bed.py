@@ -67,7 +67,7 @@ def _of_persons(site: ClientContext) -> ClientContext:
     """Every row as a person with a few of them."""
     whose = torch.arange(len(site.x)).repeat_interleave(ROWS_OF_A_PERSON)
     clients = [(rows[:, None] * ROWS_OF_A_PERSON + torch.arange(ROWS_OF_A_PERSON)).flatten() for rows in site.clients]
-    return replace(site, x=site.x[whose], y=site.y[whose], clients=clients, persons=whose)
+    return replace(site, x=site.x[whose], y=site.y[whose], clients=clients, unit_ids=whose)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,11 @@ def play(
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         place = ledgers or Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        made, ground = algorithm.fitted(ground.flat().layout).over(rounds, len(ground.clients)), ground.protecting(algorithm)
-        trusted = made.scale == "round" and not made.own_accounts
+        made, ground = (
+            algorithm.for_model(ground.flat().layout).for_rounds(rounds, len(ground.clients)),
+            ground.protecting(algorithm),
+        )
+        trusted = made.scale == "round" and not made.ledger_per_client
         central = _ledgers(made, (FEDERATION,), place).open(0) if trusted else None
         try:
             return _play(made, ground, randomness, rounds, ledgers, central, lost)
@@ -113,10 +116,10 @@ def _play(
     clients = len(ground.clients)
     public = range(clients, clients + len(ground.public))
     federated = FederationFacts("audit", ground.declared, flat.layout, public, central)
-    remaining = [LEFT] * (clients if made.own_accounts else 1)
+    remaining = [LEFT] * (clients if made.ledger_per_client else 1)
     state = RunState(flat.read(), torch.zeros(flat.layout.size), made.samples, made.clients, remaining)
     kept, played = _Recording(), []
-    own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.own_accounts else None
+    own = _ledgers(made, client_names(clients), ledgers) if ledgers and made.ledger_per_client else None
     site = replace(ground.site(randomness, own), policy=made.policy, public=public)
     with closing(local_engine(site, flat.layout.size)) as engine:
 

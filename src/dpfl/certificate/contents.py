@@ -12,10 +12,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from dpfl.certificate.figures import Epsilon, number, stated_figure
-from dpfl.certificate.finished_run import FinishedRun, ended
+from dpfl.certificate.finished_run import FinishedRun, read_finished_run
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.reading import read
-from dpfl.certificate.seals import hashes, make_salt, sealed
+from dpfl.certificate.seals import hashes, make_salt, seal
 from dpfl.codec import canonical
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger, accountant
@@ -128,7 +128,7 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
     """The signed certificate of a finished run, as JSON holds it: every word from its record, checkpoint and ledgers."""
     folder, private = RunFolder.open(run), load_private(key)
     public = raw(private.public_key())
-    found = ended(folder)
+    found = read_finished_run(folder)
     make_salt(folder)
     if folder.weights_sha256() != found.numbers["model_sha256"]:
         raise DpflError(f"model.safetensors in {run} is not the model that its run ended with; restore it from a copy.")
@@ -138,11 +138,11 @@ def certify(run: Path, key: Path | None = None) -> dict[str, Any]:
     certificate = Certificate(
         format="dpfl certificate 2",
         issued=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        trained=trained(found),
-        guarantee=guarantee(found, listed),
-        claimed=claimed(found),
+        trained=training_section(found),
+        guarantee=guarantee_section(found, listed),
+        claimed=claim_section(found),
         accounts=listed,
-        reported=reported(folder),
+        reported=reported_section(folder),
         hashes=hashes(folder),
         versions=found.record["versions"],
         certified_by={"dpfl": version(), "code": code_sha256()},
@@ -158,7 +158,7 @@ def version() -> str:
     return __version__
 
 
-def trained(found: FinishedRun) -> TrainingSection:
+def training_section(found: FinishedRun) -> TrainingSection:
     resolved = found.record["resolved"]
     return TrainingSection(
         run=found.accounts.run,
@@ -172,7 +172,7 @@ def trained(found: FinishedRun) -> TrainingSection:
     )
 
 
-def reported(folder: RunFolder) -> ReportedSection:
+def reported_section(folder: RunFolder) -> ReportedSection:
     """An audit by its verdict alone: how single samples fared is for their owner."""
     result, audit = read(folder, "result.json"), read(folder, "audit.json", needed=False)
     told = {name: audit.get(name) for name in AUDITED} if isinstance(audit, dict) else None
@@ -195,7 +195,7 @@ def _measured(result: Mapping[str, Any]) -> str | None:
     return f"{figure(name, float(value))} {result.get('noisy') or 'on the test set'}"
 
 
-def guarantee(found: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
+def guarantee_section(found: FinishedRun, listed: Sequence[AccountSection]) -> GuaranteeSection:
     stated = found.statement.to_dict()
     named = ("unit", "neighbours", "delta", "adversary", "accountant", "unaccounted", "assumptions", "warnings")
     words: dict[str, Any] = {name: list(value) if isinstance(value := stated[name], tuple) else value for name in named}
@@ -215,7 +215,7 @@ def spread(listed: Sequence[AccountSection]) -> dict[str, Any]:
     return {name: stated_figure(epsilon) for name, epsilon in found.items()}
 
 
-def claimed(found: FinishedRun) -> ClaimSection:
+def claim_section(found: FinishedRun) -> ClaimSection:
     claim, epsilon = found.algorithm.claim, found.statement.claimed
     figure = None if epsilon is None else stated_figure(epsilon)
     return ClaimSection(epsilon=figure, text=claim.text, accountant=claim.accountant, stated=dict(found.statement.stated))
@@ -233,7 +233,7 @@ def read_account(folder: RunFolder, path: Path, accounts: Accounts) -> AccountSe
         releases=[ReleaseSection(event=event, kind=kind, count=count) for event, kind, count in counts],
         debits=len(debits),
         other_runs=len({run for run, *_ in debits} - {accounts.run}),
-        seal=sealed(folder, canonical([unit, *debits])),
+        seal=seal(folder, canonical([unit, *debits])),
     )
 
 
@@ -241,11 +241,11 @@ def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "
     """The one sentence that must not be overlooked."""
     stated = certificate.guarantee
     claim = certificate.claimed.epsilon
-    paper = "" if claim is None else f" The paper's own accounting claims {shown(claim)}; that is no guarantee."
+    paper = "" if claim is None else f" The paper's own accounting claims {display_figure(claim)}; that is no guarantee."
     if stated.proven == "unbounded":
         leaks = "; ".join(stated.unaccounted) or "a release without noise"
         return "nothing", f"No epsilon holds: privacy is unbounded. What leaves unprotected: {leaks}.{paper}"
-    figures = f"Epsilon {shown(stated.proven)} at delta {stated.delta:g} is proven for one {stated.unit} ({stated.neighbours})"
+    figures = f"Epsilon {display_figure(stated.proven)} at delta {stated.delta:g} is proven for one {stated.unit} ({stated.neighbours})"
     if certificate.trained.entropy != "system":
         return (
             "condition",
@@ -255,5 +255,5 @@ def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "
     return "proven", f"{figures}.{below}"
 
 
-def shown(epsilon: Epsilon | None) -> str:
+def display_figure(epsilon: Epsilon | None) -> str:
     return "nothing" if epsilon is None else epsilon if isinstance(epsilon, str) else f"{rounded_up(epsilon):.4f}"

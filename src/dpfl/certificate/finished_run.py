@@ -41,7 +41,7 @@ class FinishedRun:
         return self.accounts.algorithm
 
 
-def ended(folder: RunFolder) -> FinishedRun:
+def read_finished_run(folder: RunFolder) -> FinishedRun:
     """Refused where anything does not fit together, with a sentence that names it."""
     try:
         return _ended(folder)
@@ -122,7 +122,7 @@ def _algorithm(record: Mapping[str, Any]) -> Algorithm:
     experiment = parse(record["experiment"])
     section, unit = experiment.algorithm, experiment.privacy.unit
     asked = from_name(section.name, **section.options())
-    asked = asked.protecting(unit) if unit else asked
+    asked = asked.for_unit(unit) if unit else asked
     for word in ("name", "variant", "leaks", "unit", "scale"):
         if getattr(asked, word) != getattr(made, word):
             raise DpflError(

@@ -74,7 +74,7 @@ def _listed(account: AccountSection, exact: bool) -> OrderedReleases:
 
 def _counted(held: Accounts) -> dict[str, OrderedReleases]:
     """From the server's own ledgers, of this run alone; nothing where the nodes pay for nothing themselves."""
-    if not held.algorithm.own_accounts:
+    if not held.algorithm.ledger_per_client:
         return {}
     found = {}
     for path in held.paths():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from dpfl.certificate.contents import AccountSection, Certificate, headline, shown
+from dpfl.certificate.contents import AccountSection, Certificate, display_figure, headline
 from dpfl.certificate.figures import number
 from dpfl.privacy.statement import unit_in_words
 
@@ -93,8 +93,8 @@ def _figures(certificate: Certificate) -> str:
     found = audit or {}
     of = f" on {found['scope']} (proven of it: {_word(found.get('proven'))})" if found.get("scope") else ""
     boxes = [
-        (shown(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
-        (shown(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
+        (display_figure(stated.proven), f"epsilon proven, at delta {stated.delta:g}"),
+        (display_figure(certificate.claimed.epsilon), "epsilon claimed by the paper's own accounting"),
         (
             "not audited" if audit is None else _word(found.get("measured")),
             f"epsilon at least, measured by an attack{of}; as reported, not checked",
@@ -124,7 +124,7 @@ def _guarantee(certificate: Certificate) -> Iterable[tuple[str, str]]:
     yield "Adversary", stated.adversary
     yield "Delta", f"{stated.delta:g}"
     if stated.used != stated.proven:
-        yield "Used", f"{shown(stated.used)} of what is proven; it follows what came out, and is no guarantee"
+        yield "Used", f"{display_figure(stated.used)} of what is proven; it follows what came out, and is no guarantee"
     yield "Accountant", f"{stated.accountant}, dp-accounting {certificate.versions.get('dp-accounting', '?')}"
     for warning in stated.warnings:
         yield "Warning", warning
@@ -192,11 +192,11 @@ def _releases(accounts: list[AccountSection]) -> str:
 def _accounts(certificate: Certificate) -> str:
     stated = certificate.guarantee
     accounts = sorted(certificate.accounts, key=lambda account: -number(account.proven))
-    spread = f"lowest {shown(stated.lowest)}, median {shown(stated.median)}, highest {shown(stated.proven)}"
+    spread = f"lowest {display_figure(stated.lowest)}, median {display_figure(stated.median)}, highest {display_figure(stated.proven)}"
     if len(accounts) <= MOST_LISTED:
-        pairs = [(account.name, shown(account.proven)) for account in certificate.accounts]
+        pairs = [(account.name, display_figure(account.proven)) for account in certificate.accounts]
     else:
-        counts = Counter(shown(account.proven) for account in accounts)
+        counts = Counter(display_figure(account.proven) for account in accounts)
         pairs = [(f"{count} accounts", epsilon) for epsilon, count in list(counts.items())[:MOST_GROUPS]]
         if len(counts) > MOST_GROUPS:
             pairs.append((f"{sum(list(counts.values())[MOST_GROUPS:])} accounts", "less"))

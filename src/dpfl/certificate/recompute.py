@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl.certificate import contents
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import AccountSection, Certificate, shown
+from dpfl.certificate.contents import AccountSection, Certificate, display_figure
 from dpfl.certificate.figures import TOLERANCE, Epsilon, number, same_figure, stated_figure
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.accountant import accountant, proving
@@ -44,7 +44,7 @@ def check_epsilon(certificate: Certificate) -> VerificationCheck:
         findings.append(f"Something left unprotected ({'; '.join(stated.unaccounted)}), yet epsilon {stated.proven} is stated.")
     if number(stated.used) > number(stated.proven) + TOLERANCE:
         findings.append(f"The certificate states that {stated.used} was used, which is more than is proven ({stated.proven}).")
-    outcome = f"{shown(stated.proven)}, computed again for {len(certificate.accounts)} accounts by {stated.accountant}"
+    outcome = f"{display_figure(stated.proven)}, computed again for {len(certificate.accounts)} accounts by {stated.accountant}"
     return VerificationCheck("epsilon", outcome, tuple(findings))
 
 
@@ -74,7 +74,9 @@ def check_claim(certificate: Certificate) -> VerificationCheck:
     if claim.epsilon is None:
         return VerificationCheck("claimed", f"nothing ({claim.text})")
     if claim.accountant is None:
-        return VerificationCheck("claimed", f"{shown(claim.epsilon)} by a formula ({claim.text}), which is not computed again")
+        return VerificationCheck(
+            "claimed", f"{display_figure(claim.epsilon)} by a formula ({claim.text}), which is not computed again"
+        )
     try:
         spent = {decode(event): count for event, count in claim.stated.items()}
         epsilon = _epsilon_again(spent, claim.accountant, certificate.guarantee.delta, claim.epsilon)
@@ -82,7 +84,7 @@ def check_claim(certificate: Certificate) -> VerificationCheck:
         return VerificationCheck("claimed", "", (f"The claimed epsilon cannot be computed again: {error}",))
     found = f"What the paper counts costs {epsilon} by {claim.accountant}; the certificate states {claim.epsilon} as claimed."
     return VerificationCheck(
-        "claimed", f"{shown(claim.epsilon)}, computed again", () if same_figure(epsilon, claim.epsilon) else (found,)
+        "claimed", f"{display_figure(claim.epsilon)}, computed again", () if same_figure(epsilon, claim.epsilon) else (found,)
     )
 
 

@@ -42,7 +42,7 @@ def make_salt(folder: RunFolder) -> None:
         raise DpflError(f"{path} cannot be written ({error.strerror}); mend the folder, then certify again.") from error
 
 
-def sealed(folder: RunFolder, content: bytes) -> str:
+def seal(folder: RunFolder, content: bytes) -> str:
     path = folder.file(SALT)
     try:
         salt = bytes.fromhex(path.read_text())
@@ -55,13 +55,13 @@ def hashes(folder: RunFolder) -> dict[str, str]:
     """Of the data, the code that trained, the experiment as run, the model as a file and as a vector, and what the run says."""
     files = {name: file_sha256(folder.file(name)) for name in ("experiment.toml", "model.safetensors")}
     found = folder.experiment()["hashes"] | files | {"weights": folder.weights_sha256()}
-    return found | {name: sealed(folder, found[name].encode()) for name in PRIVATE} | added_hashes(folder)
+    return found | {name: seal(folder, found[name].encode()) for name in PRIVATE} | added_hashes(folder)
 
 
 def added_hashes(folder: RunFolder) -> dict[str, str]:
     """What certificates of the first versions of this form do not have: statement, result and card, and who the nodes are."""
     card = {NAME: file_sha256(folder.file(NAME))} if own_card(folder) is not None else {}
-    told = {name: sealed(folder, canonical(_without_times(read(folder, name)))) for name in ("statement.json", "result.json")}
+    told = {name: seal(folder, canonical(_without_times(read(folder, name)))) for name in ("statement.json", "result.json")}
     return card | told | node_hashes(folder.experiment())
 
 

@@ -13,19 +13,19 @@ from pydantic import ValidationError
 from dpfl.certificate import contents
 from dpfl.certificate.attached_files import check_pages, check_sent, others
 from dpfl.certificate.check import VerificationCheck
-from dpfl.certificate.contents import AccountSection, Certificate, shown
+from dpfl.certificate.contents import AccountSection, Certificate, display_figure
 from dpfl.certificate.figures import number, same_figure, stated_figure
-from dpfl.certificate.finished_run import FinishedRun, accounts_of, ended
+from dpfl.certificate.finished_run import FinishedRun, accounts_of, read_finished_run
 from dpfl.certificate.model_cards import check_card
 from dpfl.certificate.nodes import verify_nodes
 from dpfl.certificate.reading import strict_json
 from dpfl.certificate.recompute import check_claim, check_epsilon, check_issue, check_listing
-from dpfl.certificate.seals import added_hashes, hashes, sealed
+from dpfl.certificate.seals import added_hashes, hashes, seal
 from dpfl.config.experiment import parse
 from dpfl.data.remote_federation import NODES
 from dpfl.errors import DpflError
 from dpfl.privacy import Ledger
-from dpfl.protocol.keys import fingerprint, load_public, signed
+from dpfl.protocol.keys import fingerprint, is_signed, load_public
 from dpfl.run.accounts import Accounts
 from dpfl.run.folder import RunFolder, code_sha256
 
@@ -132,7 +132,7 @@ def _beside(file: Path, certificate: Certificate) -> RunFolder | None:
 
 def _signature(body: Any, signature: str, certificate: Certificate, expected: str | None) -> VerificationCheck:
     signer, findings = certificate.signer, []
-    if not signed(body, signature, signer.public_key):
+    if not is_signed(body, signature, signer.public_key):
         findings.append("The signature does not fit the certificate: something in it was changed after it was signed.")
     try:
         true = fingerprint(signer.public_key)
@@ -151,7 +151,7 @@ def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Verific
     """The same contents, read from the folder again."""
     accounts = certificate.accounts
     try:
-        sealed(folder, b"")
+        seal(folder, b"")
     except DpflError as error:
         yield VerificationCheck("run", "", (f"The run's folder cannot be compared: {error}",))
         return
@@ -167,7 +167,9 @@ def _run_checks(folder: RunFolder, certificate: Certificate) -> Iterator[Verific
     yield check_listing(certificate, [path.stem for path in held.paths()])
     yield check_issue(certificate, _last_debit(held))
     yield _files(folder, certificate)
-    reported = _section("reported", certificate.reported, lambda: contents.reported(folder), "as the run says; not checked")
+    reported = _section(
+        "reported", certificate.reported, lambda: contents.reported_section(folder), "as the run says; not checked"
+    )
     yield replace(reported, unchecked=("Accuracy and metrics, when and why the run ended, and its audit: as the run says.",))
 
 
@@ -199,14 +201,14 @@ def _files(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
 def _derived_checks(folder: RunFolder, certificate: Certificate) -> Iterator[VerificationCheck]:
     """What follows from record, checkpoint and ledgers, once more."""
     try:
-        found = ended(folder)
+        found = read_finished_run(folder)
     except UNREADABLE as error:
         yield VerificationCheck("run", "", (f"The run does not fit together: {error}",))
         return
     again = "computed again from record, checkpoint and ledgers"
-    yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee(found, certificate.accounts), again)
-    yield _section("training", certificate.trained, lambda: contents.trained(found), again)
-    yield _section("claim", certificate.claimed, lambda: contents.claimed(found), again)
+    yield _section("guarantee", certificate.guarantee, lambda: contents.guarantee_section(found, certificate.accounts), again)
+    yield _section("training", certificate.trained, lambda: contents.training_section(found), again)
+    yield _section("claim", certificate.claimed, lambda: contents.claim_section(found), again)
     yield _section("versions", certificate.versions, lambda: found.record["versions"], "as the run recorded them")
     yield _statement(found, certificate)
     yield check_card(found)
@@ -217,9 +219,9 @@ def _statement(found: FinishedRun, certificate: Certificate) -> VerificationChec
     told, now = stated_figure(found.told.proven), certificate.guarantee.proven
     if number(told) < number(now) and not same_figure(told, now):
         return VerificationCheck(
-            "statement", f"true when the run ended: {shown(told)}; the certificate counts what came since, and plans"
+            "statement", f"true when the run ended: {display_figure(told)}; the certificate counts what came since, and plans"
         )
-    return VerificationCheck("statement", f"{shown(told)}, every word and figure made again")
+    return VerificationCheck("statement", f"{display_figure(told)}, every word and figure made again")
 
 
 def _ledger(folder: RunFolder, account: AccountSection, accounts: Accounts) -> Iterator[str]:
@@ -284,7 +286,7 @@ def _data(folder: RunFolder, certificate: Certificate) -> VerificationCheck:
         words = f"it is not here to be hashed again ({error})"
         return VerificationCheck("data", f"hashes as recorded; {words}", unchecked=(f"The data: {words}",))
     plain = {"federation": federation.sha256, "train": federation.train.sha256}
-    true = {name: sealed(folder, value.encode()) for name, value in plain.items()}
+    true = {name: seal(folder, value.encode()) for name, value in plain.items()}
     true |= {"test": federation.test.sha256} if federation.test else {}
     differing = [name for name, value in true.items() if certificate.hashes.get(name) != value]
     findings = [f"The {name} data on this machine is not that which was certified." for name in differing]

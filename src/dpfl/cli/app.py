@@ -53,10 +53,10 @@ class LazyCommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
-        return name, loaded(str(name)), rest
+        return name, load_command(str(name)), rest
 
 
-def loaded(name: str) -> Any:
+def load_command(name: str) -> Any:
     """A command with its options, or a group of them."""
     file, _, group = COMMANDS[name][0].partition(":")
     found = _plugin(name) if file == PLUGIN else getattr(import_module(f"dpfl.cli.{file}"), group or name)

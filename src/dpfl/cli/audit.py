@@ -137,16 +137,18 @@ def _made(name: str, options: dict[str, Any], variant: str | None) -> Algorithm:
 
 def _experiment(experiment: Experiment, variant: str | None, noise: str | None = None) -> AuditTarget:
     made = _made(experiment.algorithm.name, experiment.algorithm.options(), variant)
-    made = made.protecting(experiment.privacy.unit) if experiment.privacy.unit else made
+    made = made.for_unit(experiment.privacy.unit) if experiment.privacy.unit else made
     budget, privacy = experiment.budget, experiment.privacy
     clients = experiment.clients()
-    made = _asking(made, experiment).over(budget.rounds, clients)
+    made = _asking(made, experiment).for_rounds(budget.rounds, clients)
     release = made.release
     if release and isinstance(release.noise, Uncalibrated) and budget.epsilon and budget.rounds:
         made = with_planned_noise(made, Budget(**budget.model_dump()), clients, privacy.accountant)
     made = Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders).of(made, clients)
     kind = noise or privacy.noise or ("secure" if privacy.entropy == "system" else "plain")
-    return AuditTarget(ready(made, budget.rounds or 4).secured() if kind == "secure" else made, budget.delta, experiment)
+    return AuditTarget(
+        ready(made, budget.rounds or 4).with_secure_noise() if kind == "secure" else made, budget.delta, experiment
+    )
 
 
 def _asking(made: Algorithm, experiment: Experiment) -> Algorithm:

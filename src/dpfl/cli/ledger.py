@@ -137,15 +137,15 @@ def reconcile(
     The ledger then holds at least all that was signed, as far as the node's folder, its witness and the given files show it. It
     may count a release twice, and never leaves one out that was shown. Runs that were under way are over for this node.
     """
-    from dpfl.node.folder import locked
-    from dpfl.node.load_data import held
+    from dpfl.node.folder import lock_folder
+    from dpfl.node.load_data import load_node_data
     from dpfl.node.policy import read
     from dpfl.node.rollback import reconcile as add_missing
     from dpfl.protocol.keys import load_private
 
     charter = read(policy)
-    with closing(locked(charter.folder)):
-        done = add_missing(charter, load_private(charter.key), held(charter), signed or ())
+    with closing(lock_folder(charter.folder)):
+        done = add_missing(charter, load_private(charter.key), load_node_data(charter), signed or ())
     with closing(Ledger.read(done.path)) as ledger:
         by = accountant(charter.limits.accountant)
         epsilon = figure(by.epsilon(ledger.spent(), charter.limits.delta))

@@ -100,7 +100,7 @@ def init(
     from dpfl.protocol.keys import load_public, new_key, public_file
     from dpfl.transports.flower.tls_keys import node_key
 
-    systems = [system for system in ALGORITHMS if from_name(system).own_accounts]
+    systems = [system for system in ALGORITHMS if from_name(system).ledger_per_client]
     words = {
         "name": name,
         "server": json.dumps(server),

@@ -43,7 +43,7 @@ def compare(
     """Put runs side by side: those that differ by their seed alone are one row, with the mean and its interval."""
     check_place(png, "--png", ".png")
     check_place(calibration, "--calibration", ".png")
-    groups = side_by_side.grouped(summary(RunFolder.open(folder)) for folder in folders)
+    groups = side_by_side.group_runs(summary(RunFolder.open(folder)) for folder in folders)
     if png:
         draw_groups(groups).save(png)
     if calibration:

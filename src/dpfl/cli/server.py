@@ -92,7 +92,7 @@ def serve(
     watched = MetricsEndpoint(section.watch, told.figures, lambda: "") if section.watch else nullcontext()
     try:
         carrier = carried(Path(section.folder), section.address, nodes, MOST_ANSWER, terms.deadline)
-        with watched, carrier as post, nodes_of_ours, terminated():
+        with watched, carrier as post, nodes_of_ours, raise_on_terminate():
             result = experiment.serve(post, terms, folder, resume, told)
     except KeyboardInterrupt:
         begun = RunFolder(folder).begun()
@@ -106,7 +106,7 @@ def serve(
 
 
 @contextmanager
-def terminated() -> Iterator[None]:
+def raise_on_terminate() -> Iterator[None]:
     """SIGTERM is taken for Ctrl-C: what was ordered is counted, and the run goes on with --resume."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

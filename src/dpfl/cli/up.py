@@ -26,7 +26,7 @@ def up(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """A federation of real processes on this machine: a server and nodes, TLS, keys; taken down at the end."""
-    from dpfl.transports.flower.local_federation import ALLOWED, laid_out, leaving, refuse_ended, running
+    from dpfl.transports.flower.local_federation import ALLOWED, leaving, refuse_ended, run_federation, write_layout
 
     experiment = load(file, set_ or ())
     folder = out or new_path("up")
@@ -40,13 +40,13 @@ def up(
     own = {"unit": proposal.unit, "neighbours": proposal.neighbours} if proposal.events else {}
     allow = {"systems": [experiment.algorithm.name], "models": [experiment.model.name]}
     tell = {"size": "exact", "secure": proposal.noise in ("secure", "shared"), "trusted": not proposal.events}
-    address, lines = laid_out(folder, dealt, limits | own, allow, tell, _secure(proposal))
+    address, lines = write_layout(folder, dealt, limits | own, allow, tell, _secure(proposal))
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not quiet:
         console.print(f"{len(lines)} nodes and a server on {address}, each with a folder of its own in {folder}", markup=False)
         if tell["trusted"]:
             console.print("the nodes' policies trust the server, which adds the noise of this system", markup=False)
-    with running(folder, lines) as processes:
+    with run_federation(folder, lines) as processes:
         refuse_ended(folder, processes)
         over = _over(experiment, folder, address, lines)
         try:

@@ -26,7 +26,7 @@ class ClientContext:
     x: Tensor
     y: Tensor
     clients: Sequence[Tensor]
-    declared: Sequence[int]
+    declared_sizes: Sequence[int]
     randomness: Randomness
     ledgers: ClientLedgers | None = None
     fingerprint: str = ""
@@ -35,7 +35,7 @@ class ClientContext:
     """Clients whose data is nobody's secret."""
     held_out: int | None = None
     """Where in `clients` those samples begin that each client keeps out of training, for a metric."""
-    persons: Tensor | None = None
+    unit_ids: Tensor | None = None
     """Whose each row is, where the unit is a person: all that one has at a client. Sizes are declared in persons then."""
     rows_per_person: int | None = None
     arithmetic: str = "exact"

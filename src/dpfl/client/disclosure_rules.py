@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dpfl.client.task import ClientTask, moved_by_a_sample
+from dpfl.client.task import ClientTask, sample_sensitivity
 from dpfl.privacy.queries.answers import Mean
 from dpfl.refusals import RefusalReason
 
@@ -31,25 +31,25 @@ class DisclosureRules:
         return next((reason for _, reason in self._broken(task)), None)
 
     def _broken(self, task: ClientTask) -> Iterator[tuple[str, RefusalReason]]:
-        rules = SURVEYS if task.survey else TASKS
+        rules = SURVEYS if task.query else TASKS
         return ((what, reason) for asked, what, reason in rules if asked(self, task))
 
 
 def _private(task: ClientTask) -> bool:
-    return bool((task.upload and task.upload.private) or (task.samples and task.samples.private) or task.summing)
+    return bool((task.update and task.update.private) or (task.samples and task.samples.private) or task.summed_release)
 
 
 def _unbounded(task: ClientTask) -> bool:
-    upload = task.upload
+    upload = task.update
     if upload is None or not upload.private or upload.protects != "sample":
         return False
-    return not upload.covers(min(upload.apart, moved_by_a_sample(task.local, task.samples, task.steps)))
+    return not upload.covers(min(upload.diameter, sample_sensitivity(task.local, task.samples, task.steps)))
 
 
 def _slope_is_bounded(task: ClientTask) -> bool:
     """A slope is a norm of sums of clipped gradients: the noise of the steps covers it where norms are what is clipped."""
     samples = task.samples
-    return bool(samples and samples.private and not task.upload and samples.clip.bounds in ("norm", "layers"))
+    return bool(samples and samples.private and not task.update and samples.clip.bounds in ("norm", "layers"))
 
 
 ONLY_A_SHARE = "a share of the noise alone, where no secure sum hides it"
@@ -57,28 +57,28 @@ Objection = tuple[Callable[[DisclosureRules, ClientTask], object], str, RefusalR
 
 SURVEYS: tuple[Objection, ...] = (
     (
-        lambda own, task: task.survey and task.survey.trusted and not own.trusted,
+        lambda own, task: task.query and task.query.trusted and not own.trusted,
         "a question of a server that it does not trust",
         RefusalReason.NOT_TRUSTED,
     ),
     (
-        lambda own, task: task.survey and task.survey.exact and not task.survey.trusted and not own.raw,
+        lambda own, task: task.query and task.query.exact and not task.query.trusted and not own.raw,
         "a question whose answer has no noise",
         RefusalReason.RAW_VALUES,
     ),
-    (lambda own, task: task.shares and not own.sums, ONLY_A_SHARE, RefusalReason.NOT_TRUSTED),
+    (lambda own, task: task.noise_shares and not own.sums, ONLY_A_SHARE, RefusalReason.NOT_TRUSTED),
     (
-        lambda own, task: task.summed and not (task.shares and isinstance(task.survey, Mean)),
+        lambda own, task: task.secure_sum and not (task.noise_shares and isinstance(task.query, Mean)),
         "a secure sum of answers that are no mean, or that nobody shares the noise of",
         RefusalReason.UNCOVERED,
     ),
 )
 
 TASKS: tuple[Objection, ...] = (
-    (lambda own, task: task.steps < 1 and not task.looks, "a task of less than one step", RefusalReason.BAD_WORDS),
+    (lambda own, task: task.steps < 1 and not task.only_raw_values, "a task of less than one step", RefusalReason.BAD_WORDS),
     (lambda own, task: task.raw and not own.raw, "a task that asks for raw values", RefusalReason.RAW_VALUES),
     (
-        lambda own, task: task.samples and task.samples.private and task.samples.realised and not own.raw,
+        lambda own, task: task.samples and task.samples.private and task.samples.divide_by_drawn and not own.raw,
         "a task that divides by the batch that was drawn",
         RefusalReason.RAW_VALUES,
     ),
@@ -103,14 +103,20 @@ TASKS: tuple[Objection, ...] = (
         RefusalReason.UNCOVERED,
     ),
     (
-        lambda own, task: task.summing and not own.sums,
+        lambda own, task: task.summed_release and not own.sums,
         ONLY_A_SHARE,
         RefusalReason.NOT_TRUSTED,
     ),
     (
         lambda own, task: (
-            task.summing
-            and (not task.summed or task.raw or task.slope or task.upload or (task.summing is task.samples and task.steps != 1))
+            task.summed_release
+            and (
+                not task.secure_sum
+                or task.raw
+                or task.slope
+                or task.update
+                or (task.summed_release is task.samples and task.steps != 1)
+            )
         ),
         "a secure sum of anything but one step on samples, or of one clipped update",
         RefusalReason.UNCOVERED,

@@ -35,14 +35,14 @@ def private_steps(
     """
     model = gradients.model
     step = local.optimiser.start()
-    divisor = release.divides_by(size)
+    divisor = release.divisor_for(size)
     draws, noise = generator("batch"), generator("sample noise")
     for _ in range(steps):
         batch = release.sampling.draw(len(data), draws)
-        if release.realised and not len(batch):
+        if release.divide_by_drawn and not len(batch):
             continue
         total = clipped_sum(gradients, release.clip, *data.units(torch.from_numpy(batch)))
-        noisy = release.noised(total, noise).div_(len(batch) if release.realised else divisor)
+        noisy = release.add_noise(total, noise).div_(len(batch) if release.divide_by_drawn else divisor)
         if watch:
             watch(batch)
         here = model.vector[: model.layout.trainable]
@@ -86,14 +86,14 @@ def plain_steps(
     """SGD on shuffled batches (FedAvg's local update); a loss that is not a number ends it."""
     if not len(data):
         return
-    batches = islice(shuffled(len(data), local.batch_size, generator("batch")), steps)
+    batches = islice(shuffle(len(data), local.batch_size, generator("batch")), steps)
     loss_of = local.objective.start(model, last, generator)
     for loss in descent(model, data, local, steps, drift, loss_of)(batches):
         if not math.isfinite(loss):
             raise NonFinite("Its loss is not finite; check the data for nan, or lower the learning rate.")
 
 
-def shuffled(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+def shuffle(size: int, batch_size: int, rng: np.random.Generator) -> Iterator[Tensor]:
     """Batches without replacement, epoch after epoch; a last batch of one joins the batch before it."""
     cuts = list(range(batch_size, size, batch_size))
     if cuts and size - cuts[-1] == 1:

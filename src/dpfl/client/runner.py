@@ -21,7 +21,7 @@ from dpfl.client.drift import Drift
 from dpfl.client.local_training import clipped_batch, clipped_sum, gradient_norms, plain_steps, private_steps
 from dpfl.client.module_randomness import drawing_from
 from dpfl.client.objectives import Generator
-from dpfl.client.task import DIFFERENCES, LAST_STEP, ClientReply, ClientTask, cost, moved_by_rounding
+from dpfl.client.task import DIFFERENCES, LAST_STEP, ClientReply, ClientTask, cost, rounding_sensitivity
 from dpfl.codec import digest_of
 from dpfl.data.units import UnitGroups
 from dpfl.errors import DpflError
@@ -35,11 +35,11 @@ from dpfl.models.row_sizes import InvariantSizes, padded_chunks
 from dpfl.privacy import BudgetRefusal, Keyed, Ledger, Randomness, Release
 from dpfl.privacy.accounting.events import Event, gaussian
 from dpfl.privacy.mechanisms.clip import Clip, Groups, clip_vector
-from dpfl.privacy.mechanisms.randomness import scoped
+from dpfl.privacy.mechanisms.randomness import scope
 from dpfl.privacy.mechanisms.rounding import COVER
 from dpfl.privacy.mechanisms.sampling import largest_draw
 from dpfl.privacy.queries.answers import Mean, shared_answer
-from dpfl.tasks.noisy import counted
+from dpfl.tasks.noisy import count_outcomes
 
 _log = logging.getLogger("dpfl")
 
@@ -54,7 +54,7 @@ class ClientRunner:
     """Works for any client of its site, one task at a time; an update is valid until the next."""
 
     def __init__(self, site: ClientContext) -> None:
-        if site.ledgers and (site.ledgers.unit == "person") != (site.persons is not None):
+        if site.ledgers and (site.ledgers.unit == "person") != (site.unit_ids is not None):
             raise DpflError("A ledger for persons needs to know whose each row is, and no other ledger does.")
         self.site = site
         self._persons: dict[int, UnitGroups] = {}
@@ -95,9 +95,9 @@ class ClientRunner:
         if refusal := self._refusal(task):
             return ClientReply(task.client, refused=refusal)
         self._check_batches(task)
-        paid = cost(task, self.site.declared[task.client]) if self.site.ledgers else None
+        paid = cost(task, self.site.declared_sizes[task.client]) if self.site.ledgers else None
         name = self._release_name(task, vector, correction) if paid or task.clients.shared_by else ""
-        if paid and task.shares:
+        if paid and task.noise_shares:
             name = self._not_sent_before(task, name)
         randomness = self._randomness(task.client, name, paid is not None)
         if paid is None:
@@ -118,7 +118,7 @@ class ClientRunner:
         """The owner's word, where it keeps a ledger and has something to hide."""
         if self.site.ledgers is None or task.client in self.site.public:
             return ""
-        if task.looks and gaussian(0.0) not in self.ledger(task.client).spent():
+        if task.only_raw_values and gaussian(0.0) not in self.ledger(task.client).spent():
             return "Its ledger holds no release without a guarantee, which raw values are."
         return self.site.policy.refusal(task)
 
@@ -127,9 +127,9 @@ class ClientRunner:
         anything is drawn: whether a batch was too large would tell how many units there are."""
         if task.samples is None:
             return
-        site, most = self.site, largest_draw(task.samples.sampling, self.site.declared[task.client])
+        site, most = self.site, largest_draw(task.samples.sampling, self.site.declared_sizes[task.client])
         if most > most_units(1 / COVER, MANY_ADDITIONS):
-            limit = self._clipped(task.samples).largest_batch(site.x[:0], site.y[:0], site.persons is not None)
+            limit = self._clipped(task.samples).largest_batch(site.x[:0], site.y[:0], site.unit_ids is not None)
             if most > limit:
                 raise DpflError(
                     f"By the declared size, a batch may have {most:.0f} units, of which {limit:.0f} can be summed within the "
@@ -143,18 +143,18 @@ class ClientRunner:
     def _reply(self, task: ClientTask, vector: Tensor, randomness: Randomness, correction: Tensor | None) -> ClientReply:
         if task.norms:
             return ClientReply(task.client, raw={"norms": self._norms(task, vector)})
-        if task.survey:
-            asked, rng, room = self._questioned(task, vector), _keyed(randomness, task, "survey"), task.summed
+        if task.query:
+            asked, rng, room = self._questioned(task, vector), _keyed(randomness, task, "survey"), task.secure_sum
             with drawing_from(_keyed(randomness, task, "survey module")):
-                if task.shares and room and isinstance(task.survey, Mean):
-                    numbers = shared_answer(task.survey, task.shares, asked, room.bound, room.clients, rng)
+                if task.noise_shares and room and isinstance(task.query, Mean):
+                    numbers = shared_answer(task.query, task.noise_shares, asked, room.bound, room.clients, rng)
                     return ClientReply(task.client, numbers=numbers)
-                return ClientReply(task.client, raw={"answer": task.survey.ask(asked, rng)})
-        if task.looks and correction is not None:
+                return ClientReply(task.client, raw={"answer": task.query.ask(asked, rng)})
+        if task.only_raw_values and correction is not None:
             return ClientReply(task.client, raw=self._differences(task, vector, correction, randomness))
         try:
-            if task.summing:
-                return ClientReply(task.client, numbers=self._numbers(task, task.summing, vector, randomness))
+            if task.summed_release:
+                return ClientReply(task.client, numbers=self._numbers(task, task.summed_release, vector, randomness))
             update, inside = self._train(task, vector, randomness, correction)
             return ClientReply(task.client, update, inside, raw=self._said(task, vector, randomness))
         except NonFinite as error:
@@ -182,17 +182,17 @@ class ClientRunner:
         Where clients are drawn, each draws for itself: who is not sends its noise alone, and nobody can tell; where answers are
         timed, it trains as well.
         """
-        assert task.summed is not None
+        assert task.secure_sum is not None
         generator, layout = partial(_keyed, randomness, task), self.model.layout
         if release is task.samples:
             with self._training(vector, generator):
                 sent = release.into_sum(clipped_batch(self._clipped(release), self._held(task.client), release, generator))
         else:
-            drawn = generator("drawn").random() < release.sampling.expected(task.summed.clients) / task.summed.clients
+            drawn = generator("drawn").random() < release.sampling.expected(task.secure_sum.clients) / task.secure_sum.clients
             trained = self._train(task, vector, randomness, None) if drawn or self.site.timed else None
             sent = release.into_sum(*trained) if drawn and trained else release.into_sum(torch.zeros(layout.size))
-        whole = release.whole_sum(task.summed.bound, task.summed.clients)
-        weighted = sent.double().numpy() * task.summed.scale  # in float32 two sums could be rounded apart
+        whole = release.integer_sum(task.secure_sum.bound, task.secure_sum.clients)
+        weighted = sent.double().numpy() * task.secure_sum.weight  # in float32 two sums could be rounded apart
         return whole.numbers(weighted, generator("share of the noise"))
 
     @contextmanager
@@ -206,7 +206,10 @@ class ClientRunner:
     def _descend(self, task: ClientTask, data: ClientDataset, generator: Generator, drift: Drift, last: Tensor | None) -> None:
         self._before = None
         if task.samples:
-            size, watch = self.site.declared[task.client], self._watch if task.raw and LAST_STEP in task.values else None
+            size, watch = (
+                self.site.declared_sizes[task.client],
+                self._watch if task.raw and LAST_STEP in task.raw_values else None,
+            )
             private_steps(
                 self._clipped(task.samples), data, size, task.steps, task.local, task.samples, generator, drift, watch
             )
@@ -220,13 +223,13 @@ class ClientRunner:
         """
         if task.hides_client and not torch.isfinite(torch.sub(self.model.vector, vector, out=self._room)).all():
             self.model.load(vector)
-        update, inside = self._clipped_update(task.upload.clip if task.upload else task.clients.clip, vector)
-        if task.upload:
-            longer = 1 + moved_by_rounding(task, vector, added) / task.upload.moves
-            noisy = task.upload.noised(update, generator("upload noise"), largest_weight=longer)
+        update, inside = self._clipped_update(task.update.clip if task.update else task.clients.clip, vector)
+        if task.update:
+            longer = 1 + rounding_sensitivity(task, vector, added) / task.update.sensitivity_bound
+            noisy = task.update.add_noise(update, generator("upload noise"), largest_weight=longer)
             return noisy, True  # whether it was clipped is not for the server
         if task.clients.shared_by:
-            update = task.clients.noised(update, generator("client noise"), share=1 / task.clients.shared_by)
+            update = task.clients.add_noise(update, generator("client noise"), share=1 / task.clients.shared_by)
         return update, inside
 
     def _clipped_update(self, clip: Clip, vector: Tensor) -> tuple[Tensor, bool]:
@@ -241,14 +244,14 @@ class ClientRunner:
 
     def _questioned(self, task: ClientTask, vector: Tensor) -> QueryData:
         self.model.load(vector)
-        if task.measures:
+        if task.asks_metric:
             refuse_mixing(self.model, self.site.x[:0])
         held = self._asked_of(task)
-        return QueryData(self._held(held), self.site.task.classes, self.site.declared[held], self._counted)
+        return QueryData(self._held(held), self.site.task.classes, self.site.declared_sizes[held], self._counted)
 
     def _asked_of(self, task: ClientTask) -> int:
         """Which rows a task is about: a client's own, or those that it keeps out of training."""
-        return task.client + self.site.held_out if task.measures and self.site.held_out is not None else task.client
+        return task.client + self.site.held_out if task.asks_metric and self.site.held_out is not None else task.client
 
     def _counted(self, x: Tensor, y: Tensor, most: float) -> Tensor:
         """In chunks in which a sample counts with the same numbers in every batch."""
@@ -256,7 +259,7 @@ class ClientRunner:
         def compute(x: Tensor, y: Tensor, rows: UnitRows | None = None) -> tuple[Tensor, Tensor]:
             with evaluating(self.model.module):
                 scores = self.model.module(self.model.arrange(x))
-                return scores, counted(self.site.task, scores, y, most)
+                return scores, count_outcomes(self.site.task, scores, y, most)
 
         test = SelfTest(self.model, compute, f"metric {most}", x[:1], y[:1])
         sizes = InvariantSizes(ROWS, test.reference)
@@ -272,8 +275,8 @@ class ClientRunner:
 
     def _said(self, task: ClientTask, vector: Tensor, randomness: Randomness) -> dict[str, np.ndarray] | None:
         if task.raw:
-            found = self._differences(task, vector, self.model.read(), randomness) if DIFFERENCES in task.values else {}
-            return found | (self._last_step(task) if LAST_STEP in task.values else {})
+            found = self._differences(task, vector, self.model.read(), randomness) if DIFFERENCES in task.raw_values else {}
+            return found | (self._last_step(task) if LAST_STEP in task.raw_values else {})
         return {"slope": np.array(self._slope(task, vector, randomness))} if task.slope else None
 
     def _slope(self, task: ClientTask, vector: Tensor, randomness: Randomness) -> float:
@@ -288,7 +291,7 @@ class ClientRunner:
             before = clipped_sum(gradients, release.clip, *batch)
         self.model.load(trained)
         rng = _keyed(randomness, task, "slope noise")
-        return release.noised_number(float((after - before).norm()), rng, largest_weight=2.0)
+        return release.add_noise_to_number(float((after - before).norm()), rng, largest_weight=2.0)
 
     def _differences(self, task: ClientTask, vector: Tensor, own: Tensor, randomness: Randomness) -> dict[str, np.ndarray]:
         """What ALI and ALS send as published: from one model to the client's own, on one batch; no noise covers it."""
@@ -330,8 +333,8 @@ class ClientRunner:
     def _held(self, client: int) -> ClientDataset:
         """Of a client, in rows or, where the site says whose they are, in persons."""
         site = self.site
-        if site.persons is not None and client not in self._persons:
-            self._persons[client] = UnitGroups.of(site.clients[client], site.persons, site.rows_per_person)
+        if site.unit_ids is not None and client not in self._persons:
+            self._persons[client] = UnitGroups.of(site.clients[client], site.unit_ids, site.rows_per_person)
         return ClientDataset(site.x, site.y, site.clients[client], self._persons.get(client))
 
     def _clipped(self, release: Release) -> ClippedGradients:
@@ -349,7 +352,7 @@ class ClientRunner:
             if client not in self._epochs:
                 self._epochs[client] = self.ledger(client).epoch(self.site.run)
             randomness = Keyed(randomness.seed, self._epochs[client])
-        return scoped(randomness, name) if name else randomness
+        return scope(randomness, name) if name else randomness
 
     def _debit(self, task: ClientTask, name: str, event: Event, count: int) -> Callable[[], None]:
         """The owner's consent; what is returned writes it to the disk."""
@@ -361,11 +364,11 @@ class ClientRunner:
 
     def _entry(self, task: ClientTask, name: str) -> str:
         """What the ledger knows a release by; of a share of the noise it says with how many others it is enough."""
-        return "/".join((self.site.run, task.shares.mark, name) if task.shares else (self.site.run, name))
+        return "/".join((self.site.run, task.noise_shares.mark, name) if task.noise_shares else (self.site.run, name))
 
     def _release_name(self, task: ClientTask, vector: Tensor, correction: Tensor | None) -> str:
         """The same model, weights, data and task give the same value; anything else has another name, and other noise."""
-        asked = replace(task, horizon=0, values=())
+        asked = replace(task, horizon=0, raw_values=())
         value = (asked, self._model_digest(vector), self.site.fingerprint, self._data_digest(self._asked_of(task)))
         return digest_of(value, *([] if correction is None else [correction.contiguous().numpy().data]))
 

@@ -39,46 +39,46 @@ class LocalTraining:
             raise DpflError(f"The pull to the global model (prox) must be a number of at least 0, not {self.prox}.")
 
 
-def moved_by_a_sample(local: LocalTraining, samples: Release | None, steps: int) -> float:
+def sample_sensitivity(local: LocalTraining, samples: Release | None, steps: int) -> float:
     """How far one sample can move an update of plain SGD on means of clipped gradients: in the first mean that it is in by its
     own share of it, in those after by all of it, since the models differ. No other training has a bound here.
     """
-    if samples is None or samples.realised or samples.divisor or samples.clip.bounds not in ("norm", "layers"):
+    if samples is None or samples.divide_by_drawn or samples.divisor or samples.clip.bounds not in ("norm", "layers"):
         return math.inf
     if not local.optimiser.linear or local.prox:
         return math.inf
-    return 2 * local.optimiser.rate * samples.clip.level * (steps - 1 + samples.sampling.largest_share)
+    return 2 * local.optimiser.rate * samples.clip.clip_norm * (steps - 1 + samples.sampling.largest_share)
 
 
 ROUNDING = 2.0**-21
 """Of the length of a model: how far a step in float32 can bring two apart that are rounded otherwise; 8 times 2^-24."""
 
 
-def moved_by_rounding(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
+def rounding_sensitivity(task: ClientTask, model: Tensor, added: Tensor | None) -> float:
     """How much farther apart float32 can bring two updates that one sample moves: a step is rounded to the digits of the model,
     and who sent that can have it as long as it likes, with every number at the edge of another. So is the difference to it of a
     clipped model. Not where the clip is of the update itself, and its noise for all that is inside."""
-    samples, upload = task.samples, task.upload
+    samples, upload = task.samples, task.update
     if upload is not None and upload.clip.bounds == "model":
-        return ROUNDING * (float(model.double().norm()) + upload.clip.level)
-    if upload is None or samples is None or upload.covers(upload.apart):
+        return ROUNDING * (float(model.double().norm()) + upload.clip.clip_norm)
+    if upload is None or samples is None or upload.covers(upload.diameter):
         return 0.0
-    step = task.local.optimiser.rate * (samples.clip.level + (0.0 if added is None else float(added.double().norm())))
+    step = task.local.optimiser.rate * (samples.clip.clip_norm + (0.0 if added is None else float(added.double().norm())))
     return ROUNDING * task.steps * (float(model.double().norm()) + task.steps * step)
 
 
-@part("secure-sum", weight="scale")
+@part("secure-sum")
 @dataclass(frozen=True)
 class SecureSumTerms:
     """Of a secure sum what is public: by how much this client's vector counts, and how large it can be for how many clients."""
 
-    scale: float
+    weight: float
     bound: float
     clients: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.scale <= 1:
-            raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.scale}.")
+        if not 0 <= self.weight <= 1:
+            raise DpflError(f"In a secure sum a client counts by 0 to 1, which its noise is for, not by {self.weight}.")
 
 
 DIFFERENCES, LAST_STEP = "differences", "last step"
@@ -86,7 +86,7 @@ RAW_VALUES = (DIFFERENCES, LAST_STEP)
 """From the model that came to the client's own, and of its last step alone."""
 
 
-@part("task", optional=("norms", "values"), query="survey", secure_sum="summed", update="upload", raw_values="values")
+@part("task", optional=("norms", "raw_values"))
 @dataclass(frozen=True)
 class ClientTask:
     """One client's work in one round; the model's vector travels beside it. `raw` asks for values without noise as well,
@@ -103,41 +103,41 @@ class ClientTask:
     samples: Release | None = None
     horizon: int = 0
     raw: bool = False
-    upload: UpdateRelease | None = None
-    survey: AnyQuery | None = None
+    update: UpdateRelease | None = None
+    query: AnyQuery | None = None
     slope: bool = False
-    summed: SecureSumTerms | None = None
+    secure_sum: SecureSumTerms | None = None
     norms: bool = False
-    values: tuple[str, ...] = field(default=(), repr=False)
+    raw_values: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def summing(self) -> Release | None:
+    def summed_release(self) -> Release | None:
         """The release whose noise all clients share, for a server that sees their sum only."""
-        return self._private if self._private.sums and not self.survey else None
+        return self._private if self._private.noise_shares and not self.query else None
 
     @property
-    def shares(self) -> NoiseShares | None:
+    def noise_shares(self) -> NoiseShares | None:
         """Who shares the noise of what is sent, for a server that sees sums only: of a step, an update, or an answer."""
-        return self._private.sums if self.summed or not self.survey else None
+        return self._private.noise_shares if self.secure_sum or not self.query else None
 
     @property
     def _private(self) -> Release:
         return self.samples if self.samples and self.samples.private else self.clients
 
     @property
-    def looks(self) -> bool:
+    def only_raw_values(self) -> bool:
         """Whether it asks for raw values and no step: between the client's own last model and the one that comes with it."""
-        return self.raw and self.steps == 0 and self.survey is None
+        return self.raw and self.steps == 0 and self.query is None
 
     @property
-    def measures(self) -> bool:
+    def asks_metric(self) -> bool:
         """Whether it asks for a metric."""
-        return isinstance(self.survey, MetricQuery)
+        return isinstance(self.query, MetricQuery)
 
     @property
     def hides_client(self) -> bool:
         """Whether noise on the whole update, or on the sum of all, covers what this client sends."""
-        return self.clients.private or bool(self.upload and self.upload.private)
+        return self.clients.private or bool(self.update and self.update.private)
 
 
 def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
@@ -145,16 +145,16 @@ def cost(task: ClientTask, size: int) -> tuple[Event, int] | None:
 
     Raw values have no guarantee, however often they are sent: a look is allowed where the ledger says so already.
     """
-    if task.looks:
+    if task.only_raw_values:
         return None
-    if task.survey:
-        return None if task.survey.trusted else (task.survey.event, 1)
-    if task.upload and task.upload.private:
-        return gaussian(0.0) if task.raw else task.upload.event(1), 1
+    if task.query:
+        return None if task.query.trusted else (task.query.event, 1)
+    if task.update and task.update.private:
+        return gaussian(0.0) if task.raw else task.update.event(1), 1
     if task.samples and task.samples.private:
         return gaussian(0.0) if task.raw else task.samples.event(size), task.steps + task.slope
-    if task.summing and task.summed:
-        return task.summing.event(task.summed.clients), 1
+    if task.summed_release and task.secure_sum:
+        return task.summed_release.event(task.secure_sum.clients), 1
     return None
 
 
@@ -187,6 +187,6 @@ class ClientReply:
     numbers: np.ndarray | None = None
 
 
-def said(replies: Sequence[ClientReply]) -> dict[int, Mapping[str, np.ndarray]]:
+def reply_values(replies: Sequence[ClientReply]) -> dict[int, Mapping[str, np.ndarray]]:
     """What clients said beside an update, or in its place."""
     return {reply.client: reply.raw for reply in replies if reply.raw is not None}

@@ -261,7 +261,7 @@ class Experiment(StrictSection):
         """What nodes of these names are asked to join; what cannot be over nodes is refused here, before any is asked."""
         from dpfl.node.policy import SEED
         from dpfl.run.aggregation import Aggregation
-        from dpfl.run.propose import proposed
+        from dpfl.run.propose import build_proposal
 
         if self.data.public_clients:
             raise DpflError("Over nodes no client is public: leave data.public_clients out.")
@@ -270,7 +270,7 @@ class Experiment(StrictSection):
         algorithm = algorithms.from_name(self.algorithm.name, **self.algorithm.options())
         model, budget = models.from_name(self.model.name, **self.model.options()), Budget(**self.budget.model_dump())
         source, privacy = self._source(None)[0], self.privacy
-        return proposed(
+        return build_proposal(
             algorithm, model, budget, source.train, source.test, names, privacy.accountant, privacy.noise, self._entropy,
             privacy.unit, self.metrics.part(), Aggregation(privacy.aggregation, privacy.survivors, privacy.colluders), keys,
         )  # fmt: skip

@@ -86,7 +86,7 @@ class _Station:
     def node(self) -> ClientRunner:
         clients = self.rows.open() if self.rows else self.site.clients
         persons = self.persons.open() if self.persons else None
-        return ClientRunner(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, persons=persons))
+        return ClientRunner(replace(self.site, x=self.x.open(), y=self.y.open(), clients=clients, unit_ids=persons))
 
 
 def _serve(station: _Station, connection: Connection) -> None:
@@ -178,17 +178,17 @@ class PoolEngine:
     """Worker processes with the data and the model in shared memory; the largest clients go first."""
 
     def __init__(self, site: ClientContext, size: int, workers: int) -> None:
-        self._sizes = site.declared
+        self._sizes = site.declared_sizes
         self._updates = torch.empty(0, size)
         held = isinstance(site.clients, (tuple, list))
-        shared = [tensor for tensor in (site.x, site.y, site.persons) if tensor is not None]
+        shared = [tensor for tensor in (site.x, site.y, site.unit_ids) if tensor is not None]
         needed = sum(t.numel() * t.element_size() for t in shared) + 4 * size * (2 * workers + 1)
         self._shared = SharedFolder(needed + (8 * len(site.x) if held else 0))
         x, y, vector = (self._shared.put(t) for t in (site.x, site.y, torch.zeros(size)))
         rows = PackedRows.put(self._shared, site.clients) if held else None
         self._vector = vector.open()
-        persons = None if site.persons is None else self._shared.put(site.persons)
-        bare = replace(site, x=torch.empty(0), y=torch.empty(0), persons=None, clients=() if held else site.clients)
+        persons = None if site.unit_ids is None else self._shared.put(site.unit_ids)
+        bare = replace(site, x=torch.empty(0), y=torch.empty(0), unit_ids=None, clients=() if held else site.clients)
         slots = [tuple(self._shared.put(torch.zeros(size)) for _ in range(2)) for _ in range(workers)]
         self._workers = [_Worker(_Station(bare, x, y, persons, rows, vector, pair)) for pair in slots]
 

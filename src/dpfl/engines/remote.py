@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl.client.task import ClientReply, ClientTask, RoundRequest, cost
 from dpfl.engines.node_channel import InvalidReply, NodeChannel, refusal_of
-from dpfl.engines.reply_bounds import implausible
+from dpfl.engines.reply_bounds import bound_violation
 from dpfl.engines.secure_sum import SecureSumServer
 from dpfl.errors import DpflError
 from dpfl.privacy import BudgetRefusal
@@ -102,7 +102,7 @@ class RemoteEngine:
         return {task.client: ClientReply(task.client, failed=AWAY) for task in order.tasks if self._name(task) not in sums.here}
 
     def _summed(self, order: RoundRequest) -> SecureSumServer | None:
-        return self.sums if order.tasks and order.tasks[0].shares else None
+        return self.sums if order.tasks and order.tasks[0].noise_shares else None
 
     def add(self, round: int, numbers: Mapping[int, np.ndarray]) -> np.ndarray:
         """The sum of what clients sent in the last round, which nobody sees but as a sum."""
@@ -138,7 +138,7 @@ class RemoteEngine:
 
     def _believed(self, order: RoundRequest, task: ClientTask, answer: SignedMessage | InvalidReply | None) -> ClientReply:
         reply, declared = self._reply(task, answer), self.members[task.client].size
-        beyond = implausible(task, reply, order.vector, declared, order.corrections.get(task.client))
+        beyond = bound_violation(task, reply, order.vector, declared, order.corrections.get(task.client))
         return ClientReply(task.client, failed=BEYOND) if beyond else reply
 
     def _reply(self, task: ClientTask, answer: SignedMessage | InvalidReply | None) -> ClientReply:
@@ -151,7 +151,7 @@ class RemoteEngine:
             passing = str(answer.head.get("reason")) in PASSING
             return ClientReply(task.client, failed=words) if passing else ClientReply(task.client, refused=words)
         try:
-            if task.shares and self.sums:
+            if task.noise_shares and self.sums:
                 return ClientReply(task.client, numbers=self.sums.take(self._name(task), answer))
             reply = task_messages.reply_from_words(answer.head["reply"], answer.arrays, self.size)
         except (ProtocolError, KeyError):
@@ -170,7 +170,7 @@ def is_kind(answer: SignedMessage | InvalidReply, kind: str) -> bool:
 def _asked_for(task: ClientTask, reply: ClientReply) -> bool:
     """An answer to a survey and nothing else; or an update, with one number for a slope where one was asked for."""
     raw = reply.raw or {}
-    if task.survey:
+    if task.query:
         return reply.update is None and raw.keys() == {"answer"} and raw["answer"].ndim == 1
     beside = {name: one.shape for name, one in raw.items()}
     return reply.update is not None and (task.raw or beside == ({"slope": ()} if task.slope else {}))

@@ -11,9 +11,9 @@ import math
 import numpy as np
 from torch import Tensor
 
-from dpfl.client.task import ClientReply, ClientTask, moved_by_rounding
+from dpfl.client.task import ClientReply, ClientTask, rounding_sensitivity
 from dpfl.privacy import Release
-from dpfl.privacy.mechanisms.clip import measured
+from dpfl.privacy.mechanisms.clip import measure_norms
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.answers import AnyQuery
 from dpfl.privacy.queries.columns import ColumnQuery
@@ -30,21 +30,21 @@ LONGEST = 1e12
 """Where nothing else bounds an update: no model is that long, and sums of such are finite."""
 
 
-def implausible(task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None) -> bool:
+def bound_violation(task: ClientTask, reply: ClientReply, vector: Tensor, declared: int, correction: Tensor | None) -> bool:
     """Whether no honest node that declared so many units, and was sent this vector, would have replied so."""
-    if task.survey and reply.raw is not None:
-        return not _answers(task.survey, reply.raw["answer"], declared)
+    if task.query and reply.raw is not None:
+        return not _answers(task.query, reply.raw["answer"], declared)
     if reply.update is None:
         return False
     release = _of_updates(task)
     bound = _updates(task, release, vector, correction) if release else _steps(task, vector.numel(), declared, correction)
-    return not measured(reply.update, release.clip if release else None) <= min(bound, LONGEST)
+    return not measure_norms(reply.update, release.clip if release else None) <= min(bound, LONGEST)
 
 
 def _of_updates(task: ClientTask) -> Release | None:
     """The release whose clip is of whole updates, if noise is added to them, here or there."""
-    if task.upload and task.upload.private:
-        return task.upload
+    if task.update and task.update.private:
+        return task.update
     return task.clients if task.clients.private else None
 
 
@@ -53,10 +53,12 @@ def _updates(task: ClientTask, release: Release, vector: Tensor, correction: Ten
     start = float(vector.double().norm()) if release.clip.bounds == "model" else 0.0
     noise = 0.0
     if isinstance(release, UpdateRelease):
-        noise = (1 + moved_by_rounding(task, vector, correction) / release.moves) * _noise(release, 2 * vector.numel())
+        noise = (1 + rounding_sensitivity(task, vector, correction) / release.sensitivity_bound) * _noise(
+            release, 2 * vector.numel()
+        )
     elif release.shared_by:
         noise = _noise(release, 2 * vector.numel()) / math.sqrt(release.shared_by)
-    return ROUNDED * (release.clip.level + start + noise)
+    return ROUNDED * (release.clip.clip_norm + start + noise)
 
 
 def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None) -> float:
@@ -66,12 +68,12 @@ def _steps(task: ClientTask, size: int, declared: int, correction: Tensor | None
         return math.inf
     if samples.clip.bounds not in ("norm", "layers"):
         return math.inf
-    each = FEWER * samples.clip.level + 2 * _noise(samples, size) / samples.sampling.expected(declared)
+    each = FEWER * samples.clip.clip_norm + 2 * _noise(samples, size) / samples.sampling.expected(declared)
     return task.steps * local.optimiser.rate * each
 
 
 def _noise(release: Release, size: int) -> float:
-    return release.deviation() * (math.sqrt(size) + TAIL)
+    return release.stddev() * (math.sqrt(size) + TAIL)
 
 
 def _answers(survey: AnyQuery, answer: np.ndarray, declared: int) -> bool:

@@ -32,7 +32,7 @@ def from_words(log: Mapping[str, str]) -> list[Callback]:
 _HOMES = {
     "Callback": "dpfl.run.callbacks",
     "MLflow": "dpfl.loggers.mlflow",
-    "Started": "dpfl.run.callbacks",
+    "RunStart": "dpfl.run.callbacks",
     "TensorBoard": "dpfl.loggers.tensorboard",
 }
 __getattr__, __dir__ = on_demand(__name__, _HOMES)

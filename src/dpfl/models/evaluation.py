@@ -11,12 +11,12 @@ from dpfl.tasks import MultiClass
 
 def evaluate(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[float | None, float]:
     """The share of right answers, where the task has such, and the mean loss."""
-    scores, loss = scored(model, x, y, batch)
+    scores, loss = compute_scores(model, x, y, batch)
     task = model.task or MultiClass(scores.shape[1])
     return task.shown(scores.numpy(), y.numpy()).get("accuracy"), loss
 
 
-def scored(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[Tensor, float]:
+def compute_scores(model: FlatModel, x: Tensor, y: Tensor, batch: int = 1000) -> tuple[Tensor, float]:
     """The scores of every sample, and the mean loss."""
     scores, loss = [], 0.0
     with evaluating(model.module), torch.no_grad():

@@ -107,7 +107,7 @@ def _check_size(model: Buildable, shape: tuple[int, ...], outputs: int, most_byt
         raise ProtocolError(RefusalReason.TOO_LARGE)
 
 
-def workplace(charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int) -> ClientRunner:
+def build_runner(charter: NodePolicy, held: Federation, run: str, proposal: Proposal, size: int) -> ClientRunner:
     """A node's part of a run; debits go to the node's one ledger, under all limits at once."""
     place = proposal.client
     model = model_of(proposal, held, charter, size)
@@ -118,7 +118,7 @@ def workplace(charter: NodePolicy, held: Federation, run: str, proposal: Proposa
     )  # fmt: skip
     site = ClientContext(
         run, model, proposal.learning, x, held.train.y, SingleEntry(place, held.clients[0]), SingleEntry(place, size), charter.randomness,
-        ledgers, policy=charter.policy, persons=held.persons if charter.limits.unit == "person" else None,
+        ledgers, policy=charter.policy, unit_ids=held.persons if charter.limits.unit == "person" else None,
         rows_per_person=held.rows_per_person, timed=True,
     )  # fmt: skip
     node = ClientRunner(site)

@@ -41,7 +41,7 @@ def open_ledger(charter: NodePolicy, data: Federation, seen: ChainTail) -> Ledge
     return ledger
 
 
-def locked(folder: Path) -> Any:
+def lock_folder(folder: Path) -> Any:
     """For the life of a node: two at one folder would both answer."""
     try:
         file = (folder / "node.lock").open("ab")

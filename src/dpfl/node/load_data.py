@@ -13,7 +13,7 @@ from dpfl.lazy_import import torch
 from dpfl.node.policy import NodePolicy, PolicySplit
 
 
-def held(charter: NodePolicy) -> Federation:
+def load_node_data(charter: NodePolicy) -> Federation:
     """Its own rows alone are kept, under the node's name. Paths are of the policy's folder."""
     words = dict(charter.data)
     name, folder, most = (words.pop(word, None) for word in ("name", "data_dir", "rows_per_person"))

@@ -66,7 +66,7 @@ class PolicyChecker:
             first(self._batches(task, size))
             for release in _own(task):
                 first(self._release(task, release, size))
-            if task.survey:
+            if task.query:
                 first(self._survey(task))
         except DpflError:  # parts that do not go together
             raise ProtocolError(RefusalReason.BAD_WORDS) from None
@@ -154,37 +154,41 @@ class PolicyChecker:
         allow = self.charter.allow
         yield task.client != proposal.client, RefusalReason.WRONG_NODE
         rounds = min(allow.most_rounds, proposal.rounds or allow.most_rounds)
-        yield task.round >= rounds + task.measures, RefusalReason.TOO_MANY_ROUNDS  # a metric is of the model after the last
+        yield task.round >= rounds + task.asks_metric, RefusalReason.TOO_MANY_ROUNDS  # a metric is of the model after the last
         yield task.steps > allow.most_steps, RefusalReason.TOO_MANY_STEPS
-        yield (task.steps < 1) != (task.survey is not None), RefusalReason.BAD_WORDS
+        yield (task.steps < 1) != (task.query is not None), RefusalReason.BAD_WORDS
         yield (reason := self.charter.policy.reason(task)), reason or RefusalReason.RAW_VALUES
         ends = (*layout.offsets[1:], layout.size)
         inside = [end for end in ends if end <= layout.trainable]
-        yield task.clients.fitted(ends) != task.clients, RefusalReason.BAD_WORDS
-        yield task.samples is not None and task.samples.fitted(inside) != task.samples, RefusalReason.BAD_WORDS
+        yield task.clients.for_model(ends) != task.clients, RefusalReason.BAD_WORDS
+        yield task.samples is not None and task.samples.for_model(inside) != task.samples, RefusalReason.BAD_WORDS
         yield self._protected(task) not in ("", self.charter.limits.unit), RefusalReason.OTHER_UNIT
-        yield task.shares != (proposal.sums if task.summed or not task.survey else None), RefusalReason.UNMASKED
-        yield task.summed and task.summed.clients != len(proposal.federation), RefusalReason.BAD_WORDS
-        if task.summing and task.summed:
-            task.summing.whole_sum(task.summed.bound, task.summed.clients)  # refused where no number can hold it
-        if isinstance(task.survey, Mean) and task.shares and task.summed:
-            answers_of(task.survey, task.shares, 1, task.summed.bound, task.summed.clients)  # so too, with the least noise
+        yield task.noise_shares != (proposal.sums if task.secure_sum or not task.query else None), RefusalReason.UNMASKED
+        yield task.secure_sum and task.secure_sum.clients != len(proposal.federation), RefusalReason.BAD_WORDS
+        if task.summed_release and task.secure_sum:
+            task.summed_release.integer_sum(
+                task.secure_sum.bound, task.secure_sum.clients
+            )  # refused where no number can hold it
+        if isinstance(task.query, Mean) and task.noise_shares and task.secure_sum:
+            answers_of(
+                task.query, task.noise_shares, 1, task.secure_sum.bound, task.secure_sum.clients
+            )  # so too, with the least noise
 
     def _protected(self, task: ClientTask) -> str:
         """Whom the noise of this node's own release is for; nobody, where there is none. Samples are persons where this node
         trains by person."""
         one = "person" if self.charter.limits.unit == "person" else "sample"
-        if task.survey:
-            return "" if task.survey.trusted else one
-        if task.upload and task.upload.private:
-            return one if task.upload.protects == "sample" else "client"
-        if task.summing and task.summing is task.clients:
+        if task.query:
+            return "" if task.query.trusted else one
+        if task.update and task.update.private:
+            return one if task.update.protects == "sample" else "client"
+        if task.summed_release and task.summed_release is task.clients:
             return "client"
         return one if task.samples and task.samples.private else ""
 
     def _batches(self, task: ClientTask, size: int) -> Broken:
         """A batch that cannot be drawn would say how many units there are, and a fixed size costs by how many there are."""
-        fixed = task.samples is not None and task.survey is None and isinstance(task.samples.sampling, FixedSize)
+        fixed = task.samples is not None and task.query is None and isinstance(task.samples.sampling, FixedSize)
         exact = self.charter.tell.size == "exact" and size == self.held.counted(self.charter.limits.unit)[0]
         yield fixed and not exact, RefusalReason.SIZE_NOT_EXACT  # the policy may have been another when the run was joined
         yield fixed and task.samples and task.samples.sampling.least > size, RefusalReason.RATE_TOO_HIGH
@@ -193,15 +197,15 @@ class PolicyChecker:
         allow, tell, of_clients = self.charter.allow, self.charter.tell, release is task.clients
         yield release.neighbours != self.charter.limits.neighbours, RefusalReason.OTHER_UNIT
         yield type(release.sampling) not in (COINS if of_clients else DRAWN) or release.whole_run, RefusalReason.UNCOVERED
-        yield tell.secure and not (release.secure or release.sums), RefusalReason.NOT_SECURE
+        yield tell.secure and not (release.secure or release.noise_shares), RefusalReason.NOT_SECURE
         yield release.multiplier < allow.least_noise_multiplier, RefusalReason.TOO_LITTLE_NOISE
-        yield release.clip.level > allow.largest_clip, RefusalReason.CLIP_TOO_LARGE
+        yield release.clip.clip_norm > allow.largest_clip, RefusalReason.CLIP_TOO_LARGE
         if not of_clients:
             yield _rate(release, size) > allow.largest_sampling_rate, RefusalReason.RATE_TOO_HIGH
             yield _absorbed(release, size), RefusalReason.TOO_LITTLE_NOISE
 
     def _survey(self, task: ClientTask) -> Broken:
-        survey = task.survey
+        survey = task.query
         assert survey is not None
         yield isinstance(survey, LabelQuery) and not self.held.classes, RefusalReason.OTHER_SCHEMA
         if isinstance(survey, ColumnQuery):
@@ -225,12 +229,12 @@ def _largest(array: np.ndarray) -> float:
 
 def _own(task: ClientTask) -> tuple[Release, ...]:
     """The release that this node's ledger pays for, if there is one."""
-    if task.survey:
+    if task.query:
         return ()
-    if task.upload and task.upload.private:
-        return (task.upload,)
-    if task.summing:
-        return (task.summing,)
+    if task.update and task.update.private:
+        return (task.update,)
+    if task.summed_release:
+        return (task.summed_release,)
     return (task.samples,) if task.samples and task.samples.private else ()
 
 
@@ -264,7 +268,7 @@ def _rate(release: Release, size: int) -> float:
 def _absorbed(release: Release, size: int) -> bool:
     """Whether float32 would lose the noise beside the sum."""
     try:
-        release.check_not_absorbed(1 if release.of_models else release.sampling.expected(size), release.clip.level)
+        release.check_not_absorbed(1 if release.of_models else release.sampling.expected(size), release.clip.clip_norm)
         return False
     except DpflError:
         return True

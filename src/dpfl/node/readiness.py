@@ -15,7 +15,7 @@ from dpfl import models
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.models import feature_map
-from dpfl.node.load_data import digest, held
+from dpfl.node.load_data import digest, load_node_data
 from dpfl.node.policy import ConstantSize, NodePolicy, RoundedSize, SecureSumGroup
 from dpfl.node.rollback import own_heads, refuse_missing, refuse_traces
 from dpfl.node.task_log import MOST_KEPT
@@ -79,7 +79,7 @@ def refuse_other_key(charter: NodePolicy, own: str) -> None:
 
 
 def _data(charter: NodePolicy, found: list[Federation]) -> str:
-    found.append(held(charter))
+    found.append(load_node_data(charter))
     shape = " x ".join(map(str, found[0].shape))
     private = "".join(f"; {note}" for note in found[0].private)
     return f"{len(found[0].train)} samples of {shape} for the task {found[0].task.name}{private}"

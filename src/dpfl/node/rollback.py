@@ -30,7 +30,7 @@ from dpfl.privacy.ledger.database import remove_database
 from dpfl.privacy.ledger.ledger import LedgerAccount, refuse_kinds
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, OWN, NodeStart, anchored, common_rows, taken_over
 from dpfl.protocol import messages
-from dpfl.protocol.keys import raw, signed
+from dpfl.protocol.keys import is_signed, raw
 from dpfl.protocol.known_heads import KnownHeads
 from dpfl.protocol.ledger_head import MOST_OWN, HeadSet, LedgerHead, SignedHead, head_from_words, sign_head
 from dpfl.refusals import ProtocolError
@@ -105,7 +105,7 @@ def _of_statement(given: dict[str, Any], public_key: str) -> SignedHead | None:
     said, signature = given.get("statement"), given.get("signature")
     if not isinstance(said, dict) or "ledger_head" in said or said.get("public_key") != public_key:
         return None
-    if not isinstance(signature, str) or not signed(said, signature, public_key):
+    if not isinstance(signature, str) or not is_signed(said, signature, public_key):
         return None
     spent = tuple((decode(line), "", int(count)) for line, count in said["releases"].items())
     at = said["ledger"]

@@ -23,11 +23,11 @@ from dpfl.client.task import ClientReply, ClientTask, cost
 from dpfl.data import Federation
 from dpfl.errors import DpflError
 from dpfl.node import policy as charters
-from dpfl.node.build_runner import model_of, shares_of, workplace
-from dpfl.node.folder import locked, open_ledger
+from dpfl.node.build_runner import build_runner, model_of, shares_of
+from dpfl.node.folder import lock_folder, open_ledger
 from dpfl.node.journal import Journal
 from dpfl.node.ledger_history import LedgerHistory, begin_start
-from dpfl.node.load_data import held, schema_digest
+from dpfl.node.load_data import load_node_data, schema_digest
 from dpfl.node.policy import NodePolicy
 from dpfl.node.policy_checker import PolicyChecker, allowed, room
 from dpfl.node.readiness import refuse_other_key
@@ -88,11 +88,11 @@ class Service:
     @classmethod
     def open(cls, policy: Path) -> Service:
         charter = charters.read(policy)
-        key, lock = load_private(charter.key), locked(charter.folder)
+        key, lock = load_private(charter.key), lock_folder(charter.folder)
         try:
             refuse_other_key(charter, raw(key.public_key()))
             charter.randomness  # noqa: B018  refused here, where it cannot be had
-            data = held(charter)
+            data = load_node_data(charter)
             refuse_traces(charter)
             orders = TaskLog(charter.folder)
             with closing(open_ledger(charter, data, orders.seen)) as ledger:
@@ -200,7 +200,7 @@ class Service:
             self._journal.write("sent again", run=order.run, order=order.name)
             return kept
         if order.name != task_messages.order_of(task, self._sums.session(order.run)):
-            raise ProtocolError(RefusalReason.NO_KEYS if task.shares else RefusalReason.BAD_WORDS)
+            raise ProtocolError(RefusalReason.NO_KEYS if task.noise_shares else RefusalReason.BAD_WORDS)
         if self._failed[order.run] >= MOST_FAILURES:
             raise ProtocolError(RefusalReason.FAILED)
         self._guard.check_run(proposal)  # the policy may have changed since
@@ -208,7 +208,7 @@ class Service:
         self._guard.check_task(task, proposal, node.model.layout, size)
         vector, correction = _vectors(letter.arrays, task, node)
         self._guard.check_vectors(task, letter.arrays, node.model.layout)
-        at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.shares else None
+        at = self._sums.expect(order.run, task, letter.arrays["model"]) if task.noise_shares else None
         self._check_disk(letter.arrays)
         self._history.refuse_unjoined(order.run, node.ledger(proposal.client))
         if paid := cost(task, size):
@@ -312,7 +312,7 @@ class Service:
             if self._at:
                 self._at[1].close()
             self._at = None
-            self._at = run, workplace(self.charter, self.held, run, proposal, size)
+            self._at = run, build_runner(self.charter, self.held, run, proposal, size)
         return self._at[1]
 
     def _check_disk(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -366,7 +366,7 @@ def _vectors(arrays: Mapping[str, np.ndarray], task: ClientTask, node: ClientRun
     for name, array in arrays.items():
         if array.dtype != np.float32 or array.shape != (sizes.get(name),):
             raise ProtocolError(RefusalReason.BAD_ARRAYS)
-    if "model" not in arrays or (task.shares and len(arrays) > 1):
+    if "model" not in arrays or (task.noise_shares and len(arrays) > 1):
         raise ProtocolError(RefusalReason.BAD_ARRAYS)
     correction = arrays.get("correction")
     return torch.from_numpy(arrays["model"]), None if correction is None else torch.from_numpy(correction)

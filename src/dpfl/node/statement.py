@@ -19,7 +19,7 @@ from dpfl.privacy.ledger.limit import Limit, SubLimit
 from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.mechanisms.noise_shares import least_shared
 from dpfl.privacy.statement import figure
-from dpfl.protocol.keys import raw, sign, signed
+from dpfl.protocol.keys import is_signed, raw, sign
 from dpfl.protocol.ledger_head import LedgerHead, check_in_statement, sign_head
 
 FORMAT = 1
@@ -76,7 +76,7 @@ def check(given: Mapping[str, Any], public_key: str) -> Mapping[str, Any]:
         raise DpflError("This is not a node's statement of this version.")
     if odd := words.keys() - WORDS:
         raise DpflError(f"The statement of {words.get('node')!r} says what no node says: {', '.join(sorted(map(str, odd)))}.")
-    if words.get("public_key") != public_key or not signed(words, str(given.get("signature")), public_key):
+    if words.get("public_key") != public_key or not is_signed(words, str(given.get("signature")), public_key):
         raise DpflError(f"The statement of {words.get('node')!r} is not signed by its key, or was changed.")
     by = accountant(words["accountant"])
     check_target(1.0, words["delta"])

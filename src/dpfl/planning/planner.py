@@ -64,7 +64,7 @@ def with_planned_noise(
 ) -> Algorithm:
     """The algorithm with the least noise that lets it make all of its rounds within epsilon, beside what was `spent` before."""
     release = algorithm.release
-    if release is None or not release.planned:
+    if release is None or not release.uncalibrated:
         return algorithm
     if budget.epsilon is None or budget.rounds is None:
         raise DpflError("Noise can be planned from budget.epsilon and budget.rounds; give both, or a noise_multiplier.")
@@ -106,6 +106,6 @@ def with_planned_rate(
     if budget.rounds is None:
         raise DpflError("A learning rate can be planned for a number of rounds; give budget.rounds, or a rate.")
     steps = algorithm.releases_in(budget.rounds)
-    noise = release.added * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
+    noise = release.local_stddev * math.sqrt(parameters * len(sizes) * steps) / release.sampling.expected(sum(sizes))
     rate = float(f"{min(walk / noise, most):.3g}")
     return replace(algorithm, samples=release, local=replace(local, optimiser=SGD(rate)))

@@ -94,7 +94,7 @@ def sign(value: Any, key: Ed25519PrivateKey) -> str:
     return key.sign(canonical(value)).hex()
 
 
-def signed(value: Any, signature: str, public_key: str) -> bool:
+def is_signed(value: Any, signature: str, public_key: str) -> bool:
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), canonical(value))
         return True

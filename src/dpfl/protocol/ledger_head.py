@@ -22,7 +22,7 @@ from dpfl.privacy.ledger.chain import ChainTail
 from dpfl.privacy.ledger.plans import bound
 from dpfl.privacy.ledger.starts import ANCHOR_DIGITS, NodeStart, anchor_rows, spread_starts
 from dpfl.privacy.mechanisms.noise_shares import least_shared
-from dpfl.protocol.keys import raw, sign, signed
+from dpfl.protocol.keys import is_signed, raw, sign
 from dpfl.refusals import ProtocolError, RefusalReason
 
 FORMAT = 2
@@ -176,7 +176,7 @@ def head_from_words(given: Any) -> SignedHead:
     if head.starts and head.starts[0].end != head.rows:
         refuse()
     signature = given["signature"]
-    if type(signature) is not str or len(signature) != 128 or not signed(words, signature, head.public_key):
+    if type(signature) is not str or len(signature) != 128 or not is_signed(words, signature, head.public_key):
         refuse()
     return SignedHead(head, signature)
 

@@ -30,9 +30,9 @@ names = listed(text, MOST_MEMBERS)
 
 def at_of(task: ClientTask, session: str, model: np.ndarray) -> SumId:
     """The sum that a task is for: of its round, its turn there, and all that it says to every member alike, the model too."""
-    assert task.summed is not None
-    turn = TURNS.index(tag_of(task.survey) if task.survey else "train")
-    alike = replace(task, client=0, horizon=0, summed=replace(task.summed, scale=1.0))
+    assert task.secure_sum is not None
+    turn = TURNS.index(tag_of(task.query) if task.query else "train")
+    alike = replace(task, client=0, horizon=0, secure_sum=replace(task.secure_sum, weight=1.0))
     told = canonical(task_to_words(alike)) + hashlib.sha256(np.ascontiguousarray(model).data).digest()
     return SumId(session, task.round, turn, hashlib.sha256(told).hexdigest())
 

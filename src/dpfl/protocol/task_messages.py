@@ -259,8 +259,8 @@ def learning_from_words(words: Any) -> tasks.Task:
 def order_of(task: ClientTask, session: str = "") -> str:
     """What an order is known by, with its run: a round is trained once, and a survey is asked once in a run. For a secure sum
     that is once in a session: with new keys it is another release."""
-    name = f"0/{tag_of(task.survey)}" if task.survey else f"{task.round}/train"
-    return f"{name}/{session[:32]}" if task.shares else name
+    name = f"0/{tag_of(task.query)}" if task.query else f"{task.round}/train"
+    return f"{name}/{session[:32]}" if task.noise_shares else name
 
 
 def reply_to_words(reply: ClientReply) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

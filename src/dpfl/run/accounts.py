@@ -76,7 +76,7 @@ class Accounts:
     @property
     def owners(self) -> Sequence[str]:
         """Whose ledgers pay."""
-        if self.algorithm.own_accounts:
+        if self.algorithm.ledger_per_client:
             return self.names or client_names(len(self.declared))
         return (FEDERATION,) if self.algorithm.scale == "round" else ()
 
@@ -121,9 +121,9 @@ class Accounts:
     @cached_property
     def _own(self) -> Sequence[Algorithm]:
         """The algorithm as it is for each who pays."""
-        if not self.algorithm.own_accounts:
+        if not self.algorithm.ledger_per_client:
             return [self.algorithm] * len(self.owners)
-        found = {size: self.algorithm.of_size(size) for size in set(self.declared)}
+        found = {size: self.algorithm.for_client_size(size) for size in set(self.declared)}
         return [found[size] for size in self.declared]
 
     @property
@@ -235,7 +235,7 @@ class Accounts:
         claim = self.algorithm.claim
         stated = [self._stated(own, events) for own, events in zip(self._own, spent, strict=True)]
         claimed = [own.claim.epsilon(events, self.delta) for own, events in zip(self._own, stated, strict=True)]
-        names = self.owners if self.algorithm.own_accounts else ["every client"]
+        names = self.owners if self.algorithm.ledger_per_client else ["every client"]
         return PrivacyStatement(
             unit=self.algorithm.unit,
             neighbours=self._neighbours,
@@ -259,7 +259,7 @@ class Accounts:
 
     @property
     def _adversary(self) -> str:
-        if (sums := self.algorithm.sums) is None:
+        if (sums := self.algorithm.noise_shares) is None:
             return ADVERSARY["shared" if self.algorithm.clients.shared_by else self.algorithm.scale]
         return sums.adversary
 
@@ -298,7 +298,7 @@ class Accounts:
         facts = ["the sizes of the clients, the settings and the test set are public"]
         if self.ordered:
             facts.append("every release that was ordered is counted once; what a node spent, its own signed statement says")
-        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden and not self.algorithm.sums:
+        if self.algorithm.scale == "round" and self.algorithm.clients.sampling.hidden and not self.algorithm.noise_shares:
             facts.append(
                 "a client knows whether it was drawn into a cohort itself; only the server learns who else was, and how many"
             )
@@ -306,14 +306,14 @@ class Accounts:
             facts.append("clients do not add up what they know: of t together, only the other shares of the noise are unknown")
             alone = noise.multiplier / math.sqrt(shares)
             facts.append(f"secure aggregation: a single upload has a noise multiplier of {alone:.3g} only")
-        if self.algorithm.sums:
+        if self.algorithm.noise_shares:
             facts.append(
                 "secure aggregation: more colluders, or a server that sees single clients, find a share of the noise only"
             )
             facts.append("who answers, and how fast, does not depend on the data")
             if self.ordered:
                 facts.append("each node's owner has the keys of those whom it sums with from their owners, not from the server")
-            if self.algorithm.weights.survey:
+            if self.algorithm.weights.query:
                 facts.append("the label shares that weights are made of are each client's own, seen with all of their noise")
         if self.arithmetic:
             facts.append(f"float arithmetic is {self.arithmetic}")

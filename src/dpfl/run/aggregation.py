@@ -38,7 +38,7 @@ class Aggregation:
             return algorithm
         survivors, colluders = clients if self.survivors is None else self.survivors, self.colluders or 0
         check_sizes(clients, survivors, colluders)
-        return algorithm.summed(NoiseShares(survivors, colluders))
+        return algorithm.with_secure_sums(NoiseShares(survivors, colluders))
 
     def adding(self, run: str, names: Sequence[str], algorithm: Algorithm) -> Add:
-        return SimulatedMaskedSum(run, names, algorithm.sums) if self.masks and algorithm.sums else plain
+        return SimulatedMaskedSum(run, names, algorithm.noise_shares) if self.masks and algorithm.noise_shares else plain

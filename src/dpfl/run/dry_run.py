@@ -91,13 +91,13 @@ def _reply(
     everyone = torch.arange(len(y))
     persons = everyone // 2 if algorithm.unit == "person" else None
     site = ClientContext(
-        "rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), persons=persons, arithmetic=arithmetic
+        "rehearsal", described, task, x, y, (everyone,), (len(y),), Keyed(0), unit_ids=persons, arithmetic=arithmetic
     )
-    samples = replace(algorithm.samples, sampling=All(), sums=None) if algorithm.samples else None
-    clients = replace(algorithm.clients, sums=None)
+    samples = replace(algorithm.samples, sampling=All(), noise_shares=None) if algorithm.samples else None
+    clients = replace(algorithm.clients, noise_shares=None)
     raw, slope = algorithm.steps.asks_raw, algorithm.steps.extra > 0
     asked = ClientTask(
-        0, 0, 1, algorithm.local, clients, samples, raw=raw, upload=algorithm.uploads, slope=slope, values=RAW_VALUES
+        0, 0, 1, algorithm.local, clients, samples, raw=raw, update=algorithm.updates, slope=slope, raw_values=RAW_VALUES
     )
     node = ClientRunner(site)
     try:

@@ -27,7 +27,7 @@ from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
 from dpfl.models import Layout
 from dpfl.privacy import Release
-from dpfl.run.format_1 import translated
+from dpfl.run.format_1 import translate
 from dpfl.run.metrics import Metrics
 from dpfl.server.state import RunState
 
@@ -160,7 +160,7 @@ class RunFolder:
         """Returns the record of the run, with its parts as this version writes them, whichever version wrote it."""
         held = self._as_written()
         if held.get("format", 1) == 1:
-            return translated(held) | {"format": 1}  # type: ignore[no-any-return]
+            return translate(held) | {"format": 1}  # type: ignore[no-any-return]
         if held["format"] != FORMAT:
             raise DpflError(f"{self.path} was written by a newer dpfl (format {held['format']!r}): update dpfl to read it.")
         return held
@@ -353,11 +353,11 @@ def _state(fresh: RunState, vector: Tensor, velocity: Tensor, numbers: Mapping[s
 
 
 def _level(release: Release | None) -> float | None:
-    return release.clip.level if release and release.clip.level != float("inf") else None
+    return release.clip.clip_norm if release and release.clip.clip_norm != float("inf") else None
 
 
 def _with_level(release: Release | None, level: float | None) -> Any:
-    return release if release is None or level is None else replace(release, clip=replace(release.clip, level=level))  # type: ignore[type-var]
+    return release if release is None or level is None else replace(release, clip=replace(release.clip, clip_norm=level))  # type: ignore[type-var]
 
 
 def without_none(value: Any) -> Any:

@@ -67,12 +67,12 @@ PARTS: dict[str, tuple[str, dict[str, str]]] = {
 """The tag of each class of that version, and the written names of the attributes that have another name now."""
 
 
-def translated(value: Any) -> Any:
+def translate(value: Any) -> Any:
     """Returns a record of format 1 with its parts as the codec writes them today."""
     if isinstance(value, list):
-        return [translated(item) for item in value]
+        return [translate(item) for item in value]
     if not isinstance(value, Mapping):
         return value
     tag, names = PARTS.get(str(value.get(TAG)), (value.get(TAG), {}))
-    words = {names.get(name, name): translated(item) for name, item in value.items() if name != TAG}
+    words = {names.get(name, name): translate(item) for name, item in value.items() if name != TAG}
     return {TAG: tag} | words if TAG in value else words

@@ -119,15 +119,15 @@ def prepare(
         raise DpflError(f"A seed is a whole number from 0 to 2^63 - 1, not {seed!r}.")
     if evaluate_every is not None and (isinstance(evaluate_every, bool) or evaluate_every < 1):
         raise DpflError(f"evaluate.every must be at least 1 round, not {evaluate_every!r}; leave it out for some 25 a run.")
-    algorithm = algorithm if unit is None else algorithm.protecting(unit)
-    about = of_rows(algorithm.unit, federation)
+    algorithm = algorithm if unit is None else algorithm.for_unit(unit)
+    about = row_unit_notes(algorithm.unit, federation)
     model = on_columns(model, federation.train.features)
     algorithm = with_questions(algorithm, federation, metric, budget, accountant, host is not None)
     source, federation, asked = federation, with_features(model, federation), algorithm
     held = held_out(federation, metric.held_out if metric else 0.0, algorithm.unit)
     sizes = held.sizes
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, seed), federation.task)
-    algorithm = algorithm.fitted(flat.layout).over(budget.rounds, len(federation.sizes))
+    algorithm = algorithm.for_model(flat.layout).for_rounds(budget.rounds, len(federation.sizes))
     algorithm = aggregation.of(algorithm, len(federation.sizes))
     if ledger and algorithm.unit == "none":
         raise DpflError(f"{algorithm.name} adds no noise, which no ledger can pay for: leave privacy.ledger out.")
@@ -175,7 +175,7 @@ def prepare(
     state = folder.load_checkpoint(fresh) if resume else fresh
     accounts.check_kept(state.paid)
     public = range(len(federation.clients), len(federation.clients) + len(federation.public))
-    own = accounts.ledgers if algorithm.own_accounts else None
+    own = accounts.ledgers if algorithm.ledger_per_client else None
     engine: Engine
     adding = aggregation.adding(run, accounts.owners, algorithm)
     if host:
@@ -186,11 +186,11 @@ def prepare(
             run, model, federation.task, federation.train.x, federation.train.y, _everyone(federation, held),
             (*sizes, *federation.counted(algorithm.unit, federation.public), *held.kept_sizes), randomness,
             own, record["hashes"]["model"], policy=algorithm.policy, public=public, held_out=public.stop if held.kept else None,
-            persons=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
+            unit_ids=federation.persons if algorithm.unit == "person" else None, rows_per_person=federation.rows_per_person,
             arithmetic=arithmetic,
         )  # fmt: skip
         engine = local_engine(site, flat.layout.size, workers)
-    central = None if algorithm.own_accounts or algorithm.scale != "round" else accounts.ledgers.open(0)
+    central = None if algorithm.ledger_per_client or algorithm.scale != "round" else accounts.ledgers.open(0)
     federated = FederationFacts(run, sizes, flat.layout, public, central, limit, held.kept_sizes)
     metrics = folder.metrics()
     metrics.forget_after(state.round)
@@ -207,7 +207,7 @@ def prepare(
     )  # fmt: skip
 
 
-def of_rows(unit: str, federation: Federation) -> tuple[str, ...]:
+def row_unit_notes(unit: str, federation: Federation) -> tuple[str, ...]:
     """What a statement for rows of a table has to say of the persons behind them."""
     if unit != "person" and federation.rows_per_person is not None:
         raise DpflError("data.rows_per_person is for persons as the unit: set privacy.unit = 'person', or leave it out.")
@@ -239,11 +239,11 @@ def check(algorithm: Algorithm, federation: Federation, budget: Budget, model: F
             raise DpflError(
                 "Clients that are drawn may share samples, so no guarantee for samples or persons holds; use another partition."
             )
-    if algorithm.own_accounts and federation.described:
+    if algorithm.ledger_per_client and federation.described:
         raise DpflError("Clients that are drawn keep no ledgers; put the noise on the sum of a round, or use other clients.")
     if algorithm.unit == "none" and budget.rounds is None and budget.bytes is None and budget.seconds is None:
         raise DpflError(f"{algorithm.name} spends no epsilon, so only rounds, bytes or seconds can end it; give one of them.")
-    if algorithm.weights.survey and not federation.classes:
+    if algorithm.weights.query and not federation.classes:
         raise DpflError(
             f"{algorithm.name} asks how many samples of each class a client has, but labels of the task "
             f"{federation.task.name!r} are no classes: use another system, or other weights."
@@ -273,7 +273,7 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
     if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} {algorithm.one}s, but the smallest client has {least}; lower algorithm.batch_size, "
+            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has {least}; lower algorithm.batch_size, "
             "or give clients more."
         )
 
@@ -283,15 +283,15 @@ def _check_noise(algorithm: Algorithm, federation: Federation) -> None:
     sizes = federation.counted(algorithm.unit)
     if samples := algorithm.samples:
         try:
-            samples.check_not_absorbed(samples.sampling.expected(max(sizes)), samples.clip.level)
+            samples.check_not_absorbed(samples.sampling.expected(max(sizes)), samples.clip.clip_norm)
         except DpflError as error:
             largest = federation.names[sizes.index(max(sizes))]
-            raise DpflError(f"{error} The largest client, {largest}, has {max(sizes)} {algorithm.one}s.") from None
-    for size in set(sizes) if algorithm.uploads else ():
-        if own := algorithm.of_size(size).uploads:
-            own.check_not_absorbed(1, own.clip.level)
+            raise DpflError(f"{error} The largest client, {largest}, has {max(sizes)} {algorithm.sample_unit}s.") from None
+    for size in set(sizes) if algorithm.updates else ():
+        if own := algorithm.for_client_size(size).updates:
+            own.check_not_absorbed(1, own.clip.clip_norm)
     cohort = algorithm.clients.sampling.expected(len(federation.sizes))
-    algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.level)
+    algorithm.clients.check_not_absorbed(cohort, algorithm.clients.clip.clip_norm)
 
 
 def _accountant(algorithm: Algorithm, federation: Federation, name: str | None) -> str:
@@ -378,7 +378,7 @@ def _with_noise(algorithm: Algorithm, noise: str, entropy: str) -> Algorithm:
         raise DpflError(f"privacy.noise is 'plain' (float32) or 'secure' (on a grid, for real data), not {noise!r}.")
     if noise == "secure" and entropy != "system":
         raise DpflError("Noise from a seed is not secure; with privacy.noise = 'secure' set privacy.entropy = 'system'.")
-    return algorithm.secured() if noise == "secure" else algorithm
+    return algorithm.with_secure_noise() if noise == "secure" else algorithm
 
 
 def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
@@ -386,7 +386,7 @@ def _randomness(entropy: str, seed: int, accounts: Accounts) -> Randomness:
         raise DpflError(f"privacy.entropy is 'keyed' (repeatable) or 'system' (for real data), not {entropy!r}.")
     if entropy == "system":
         return SystemEntropy()
-    if accounts.algorithm.scale != "round" or accounts.algorithm.own_accounts:
+    if accounts.algorithm.scale != "round" or accounts.algorithm.ledger_per_client:
         return Keyed(seed)
     with closing(accounts.ledgers.open(0)) as ledger:
         return Keyed(seed, ledger.epoch(accounts.run))
@@ -409,4 +409,4 @@ def _meter(accounts: Accounts, budget: Budget, fresh: RunState, state: RunState,
         return None
     horizon = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else 0
     kept = algorithm.releases_made(state.round, state.iterations)
-    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable and not algorithm.sums else kept)
+    return accounts.meter(fresh.remaining, horizon, None if randomness.repeatable and not algorithm.noise_shares else kept)

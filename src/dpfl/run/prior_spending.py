@@ -35,7 +35,7 @@ class PriorSpending:
 
 def owners(algorithm: Algorithm, federation: Federation) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Who pays, and the digest of the data that is paid for."""
-    if algorithm.own_accounts and not federation.described:
+    if algorithm.ledger_per_client and not federation.described:
         held = federation.by_person(federation.clients) if algorithm.unit == "person" else federation.holdings
         return federation.names, held
     return ((FEDERATION,), (federation.holding,)) if algorithm.scale == "round" else ((), ())

@@ -27,7 +27,7 @@ Propose = Callable[[int], Proposal]
 """To the node at a place of the list."""
 
 
-def proposed(
+def build_proposal(
     algorithm: Algorithm,
     model: Buildable,
     budget: Budget,
@@ -47,15 +47,15 @@ def proposed(
         raise DpflError("Nodes are asked for no raw values to choose tau by: set algorithm.variant = 'sound'.")
     wanted, nodes = model, len(names)
     model = on_columns(model, form.features)
-    algorithm = algorithm if unit is None else algorithm.protecting(unit)
+    algorithm = algorithm if unit is None else algorithm.for_unit(unit)
     here = RemoteFederation.of(form, test, names, (1,) * nodes, unit)
     algorithm = with_questions(algorithm, here, metric, budget, accountant, True)
     federation = with_features(model, here)
     flat = FlatModel(built(model, federation.shape, federation.task.outputs, 0), federation.task)
-    algorithm = aggregation.of(algorithm.fitted(flat.layout).over(budget.rounds, nodes), nodes)
+    algorithm = aggregation.of(algorithm.for_model(flat.layout).for_rounds(budget.rounds, nodes), nodes)
     algorithm = with_planned_noise(algorithm, budget, nodes, accountant)
     if noise == "secure" or (noise is None and entropy == "system" and algorithm.unit != "none"):
-        algorithm = algorithm.secured()
+        algorithm = algorithm.with_secure_noise()
     _refuse_unknown_sizes(algorithm)
     _refuse_shares_of_noise(algorithm)
     release = algorithm.release
@@ -63,7 +63,7 @@ def proposed(
     rounds = min(algorithm.releases_in(budget.rounds), MOST) if budget.rounds else MOST
     each = algorithm.releases_in(1) if algorithm.schedule else 0
     spending = partial(algorithm.spending, population=nodes if algorithm.scale == "round" else 0)
-    own = in_order(algorithm.before, spending, rounds, each) if algorithm.own_accounts else ()
+    own = in_order(algorithm.before, spending, rounds, each) if algorithm.ledger_per_client else ()
     if len(own) > MOST_KINDS:
         raise DpflError(
             f"A node plans {MOST_KINDS} kinds of releases for a run at most, and this has {len(own)}: lower algorithm.phases."
@@ -86,8 +86,8 @@ def proposed(
         noise=algorithm.noise,
         federation=tuple(names),
         events=own,
-        sums=algorithm.sums,
-        keys=tuple(keys) if algorithm.sums else (),
+        sums=algorithm.noise_shares,
+        keys=tuple(keys) if algorithm.noise_shares else (),
     )
 
 
@@ -109,7 +109,7 @@ def _refuse_unknown_sizes(algorithm: Algorithm) -> None:
     if algorithm.clients.clip.adapts_to == "raw":
         raise DpflError("A clip from a run without privacy is for simulations: set algorithm.variant = 'sound'.")
     by_size = algorithm.release is not None and algorithm.scale != "round" and algorithm.event(2) != algorithm.event(3)
-    if algorithm.own_accounts and (by_size or algorithm.of_size(2) is not algorithm):
+    if algorithm.ledger_per_client and (by_size or algorithm.for_client_size(2) is not algorithm):
         raise DpflError(
             f"A release of {algorithm.name} costs by how many samples a node has, which is not known before it joins: draw "
             "batches by a sampling_rate."

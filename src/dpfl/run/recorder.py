@@ -15,7 +15,7 @@ from dpfl.algorithms import Algorithm
 from dpfl.data import Dataset
 from dpfl.errors import Diverged
 from dpfl.models import FlatModel
-from dpfl.models.evaluation import scored
+from dpfl.models.evaluation import compute_scores
 from dpfl.models.flat import evaluating
 from dpfl.privacy.queries.metric import MetricQuery
 from dpfl.run.accounts import Meter
@@ -115,7 +115,7 @@ class Recorder:
             loss=figures.loss,
             headline=figures.headline,
             epsilon=self.meter.at_most(coordinator.releases) if self.meter else None,
-            clip=release.clip.level if adapts and release else None,
+            clip=release.clip.clip_norm if adapts and release else None,
             bytes=state.bytes,
             seconds=state.seconds,
         )
@@ -139,7 +139,7 @@ class Recorder:
         self.model.load(vector)
         if not self.test:
             return TestFigures()
-        scores, loss = scored(self.model, self.test.x, self.test.y)
+        scores, loss = compute_scores(self.model, self.test.x, self.test.y)
         shown = self.test.task.shown(scores.numpy(), self.test.y.numpy())
         return TestFigures(shown.get("accuracy"), loss, shown[self.test.task.headline])
 
@@ -157,7 +157,7 @@ class Recorder:
                 state.memory.get(METRIC), algorithm.metric, "persons" if algorithm.unit == "person" else "samples"
             )
         task, y, persons = self.test.task, self.test.y.numpy(), None if self.persons is None else self.persons.numpy()
-        scores = scored(self.model, self.test.x, self.test.y)[0].numpy()
+        scores = compute_scores(self.model, self.test.x, self.test.y)[0].numpy()
         found = intervals(task, scores, y, persons)
         return FinalMetrics(task.headline, task.metrics(scores, y), found, calibration=calibration(task, scores, y))
 
@@ -173,7 +173,7 @@ class Recorder:
         """The loss on the first of the test samples, for systems that follow a public loss in every round."""
         assert self.test is not None, "a system that follows a public loss is refused where there is none"
         self.model.load(vector)
-        return scored(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
+        return compute_scores(self.model, self.test.x[:VALIDATED], self.test.y[:VALIDATED])[1]
 
     def finish(self, coordinator: Coordinator, figures: TestFigures, epsilon: float | None) -> list[RoundRow]:
         """The last row gets the final figures; what the server had to remember of its noise is forgotten."""

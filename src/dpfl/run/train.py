@@ -191,14 +191,14 @@ def finish(job: PreparedRun) -> Result:
         **vars(measured),
         warnings=(*privacy.warnings, *overdue(job.budget.seconds, state.seconds), *diverging(history, job.recorder.classes)),
     )
-    folder.save_model(state.model, model.layout, job.schema and scaled(job.schema, state.model, model.layout))
+    folder.save_model(state.model, model.layout, job.schema and scale_model(job.schema, state.model, model.layout))
     folder.write_json("statement.json", privacy.to_dict())
     folder.write_json("result.json", result.to_dict() | {"ended": utc_now()})
     write_card(job, result)
     return result
 
 
-def scaled(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
+def scale_model(schema: Schema, vector: Tensor, layout: Layout) -> Schema:
     """The schema with the scales that were paid for, which the model's front applies: a raw row needs nothing else."""
     if layout.paid is None:
         return schema

@@ -15,7 +15,7 @@ from dpfl.run.metrics import UpdateRow
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.coordinator import Coordinator
 from dpfl.server.state import FederationFacts, RunState
-from dpfl.server.weights import found
+from dpfl.server.weights import compute_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +56,7 @@ class UpdateDiagnostics:
         for reply in kept:
             assert reply.update is not None
             whose = self._whose(reply.client)
-            clip = order.tasks[0].clients.clip.level
+            clip = order.tasks[0].clients.clip.clip_norm
             norm, turned = length(reply.update), angle(reply.update, self._last)
             self._seen.append(UpdateRow(order.round + 1, whose, norm, turned, clip=clip if math.isfinite(clip) else None))
 
@@ -86,13 +86,13 @@ def noise_norm(algorithm: Algorithm, federated: FederationFacts, state: RunState
 
     None where there is no noise, where it is shared or taken back later, and where training does more than add steps up.
     """
-    if not order.tasks or algorithm.sums or algorithm.controls:
+    if not order.tasks or algorithm.noise_shares or algorithm.controls:
         return None
     task, size, declared = order.tasks[0], federated.layout.size, federated.declared
     if algorithm.scale == "round":
         release, divisor = task.clients, task.clients.sampling.expected(len(declared)) * algorithm.weights.usual(declared)
-        return None if release.correlated else release.deviation() * math.sqrt(release.energy(size)) / divisor
-    weights = found(algorithm.weights, declared) if state.weights is None else state.weights
+        return None if release.correlated else release.stddev() * math.sqrt(release.energy(size)) / divisor
+    weights = compute_weights(algorithm.weights, declared) if state.weights is None else state.weights
     shares = {one.client: float(weights[one.client]) for one in order.tasks}
     each = [_upload_norm(task, declared[client], federated.layout.trainable, size) for client in shares]
     if None in each or not (whole := sum(shares.values())):
@@ -102,10 +102,10 @@ def noise_norm(algorithm: Algorithm, federated: FederationFacts, state: RunState
 
 def _upload_norm(task: ClientTask, declared: int, trainable: int, size: int) -> float | None:
     """Of one client's update."""
-    if task.upload and task.upload.private:
-        return task.upload.deviation() * math.sqrt(task.upload.energy(size))
+    if task.update and task.update.private:
+        return task.update.stddev() * math.sqrt(task.update.energy(size))
     samples, optimiser = task.samples, task.local.optimiser
     if samples is None or not samples.private or not optimiser.linear:
         return None
-    step = samples.deviation() * math.sqrt(samples.energy(trainable)) / samples.sampling.expected(declared)
+    step = samples.stddev() * math.sqrt(samples.energy(trainable)) / samples.sampling.expected(declared)
     return optimiser.rate * step * math.sqrt(task.steps)

@@ -27,12 +27,12 @@ def _signed(group: SumGroup, name: str, mask: bytes, envelope: bytes) -> bytes:
 def check(group: SumGroup, shown: KeyAdvertisement) -> None:
     """That a member signed these keys for this run, and something can be agreed with them."""
     signed = _signed(group, shown.name, shown.mask, shown.envelope)
-    if not verified(group.identities.get(shown.name, ""), shown.signature, signed):
+    if not verify_advertisement(group.identities.get(shown.name, ""), shown.signature, signed):
         raise MemberRefusal(
             f"The keys of {shown.name} are not signed by it for this run; start again, or ask {shown.name}.", RefusalCause.KEYS
         )
     for key in (shown.mask, shown.envelope):
-        agreed(X25519PrivateKey.generate(), shown.name, key)
+        agree(X25519PrivateKey.generate(), shown.name, key)
 
 
 def present(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> SumGroup:
@@ -64,7 +64,7 @@ def session(group: SumGroup, cards: Sequence[KeyAdvertisement]) -> str:
     return hashlib.sha256(words("session", group.run, group.survivors, group.colluders, *keys)).hexdigest()
 
 
-def verified(identity: str, signature: bytes, content: bytes) -> bool:
+def verify_advertisement(identity: str, signature: bytes, content: bytes) -> bool:
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(identity)).verify(signature, content)
         return True
@@ -72,7 +72,7 @@ def verified(identity: str, signature: bytes, content: bytes) -> bool:
         return False
 
 
-def agreed(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
+def agree(own: X25519PrivateKey, name: str, other: bytes) -> bytes:
     """What two members know and nobody else; a key of low order, with which everybody would know it, is refused."""
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))

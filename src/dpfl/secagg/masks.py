@@ -22,17 +22,17 @@ Whole = np.ndarray[Any, np.dtype[Any]]
 """Unsigned numbers of 32 or 64 bits, added modulo 2^32 or 2^64."""
 
 
-def derived(secret: bytes, info: bytes, length: int) -> bytes:
+def derive(secret: bytes, info: bytes, length: int) -> bytes:
     return HKDF(SHA256(), length, salt=None, info=info).derive(secret)
 
 
 def pair_seed(agreed: bytes, at: SumId, one: str, other: str) -> bytes:
     """The same for both, and another for every sum: what is opened of one round says nothing of any other."""
-    return derived(agreed, at.words("pair", *sorted((one, other))), SEED)
+    return derive(agreed, at.words("pair", *sorted((one, other))), SEED)
 
 
 def mask(seed: bytes, at: SumId, size: int, bits: int) -> Whole:
-    key = derived(seed, at.words("mask", str(bits)), 32)
+    key = derive(seed, at.words("mask", str(bits)), 32)
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(size * bits // 8))
     return np.frombuffer(stream, _unsigned(bits))
 

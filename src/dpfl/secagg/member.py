@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dpfl.secagg.group import SumGroup
-from dpfl.secagg.keys import agreed, card, present, session, verified
+from dpfl.secagg.keys import agree, card, present, session, verify_advertisement
 from dpfl.secagg.masks import SEED, Whole, add_pair, bits_of, digest, mask, pair_seed
 from dpfl.secagg.messages import (
     KeyAdvertisement,
@@ -68,8 +68,8 @@ class SumMember:
         group = present(self._group, cards)
         found = session(group, cards)
         others = [other for other in cards if other.name != self.name]
-        self._pairs = {other.name: agreed(self._mask, other.name, other.mask) for other in others}
-        self._letters = {other.name: agreed(self._envelope, other.name, other.envelope) for other in others}
+        self._pairs = {other.name: agree(self._mask, other.name, other.mask) for other in others}
+        self._letters = {other.name: agree(self._envelope, other.name, other.envelope) for other in others}
         self._group, self.session = group, found
 
     @property
@@ -145,7 +145,7 @@ class SumMember:
             raise MemberRefusal("No survivors were shown for this sum yet.", RefusalCause.SURVIVORS)
         content, identities = ballot(open.at, open.survivors), self._group.identities
         others = [name for name in open.survivors if name != self.name]
-        agreeing = 1 + sum(verified(identities[name], votes.signatures.get(name, b""), content) for name in others)
+        agreeing = 1 + sum(verify_advertisement(identities[name], votes.signatures.get(name, b""), content) for name in others)
         if agreeing < self._group.threshold:
             raise MemberRefusal(
                 f"{agreeing} members stand for these survivors, of {self._group.threshold} needed; nothing is opened.",

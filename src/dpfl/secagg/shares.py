@@ -9,7 +9,7 @@ import shamirs
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpfl.secagg.masks import DIGEST, SEED, derived
+from dpfl.secagg.masks import DIGEST, SEED, derive
 from dpfl.secagg.messages import SumId
 
 PRIME = 2**128 + 51
@@ -63,7 +63,7 @@ def unseal(agreed: bytes, at: SumId, sender: str, receiver: str, envelope: bytes
 
 
 def _cipher(agreed: bytes, at: SumId, sender: str, receiver: str) -> AESGCM:
-    return AESGCM(derived(agreed, at.words("envelope", sender, receiver), 32))
+    return AESGCM(derive(agreed, at.words("envelope", sender, receiver), 32))
 
 
 def added_bytes(members: int) -> int:

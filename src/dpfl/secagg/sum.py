@@ -8,7 +8,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from dpfl.secagg.group import SumGroup
-from dpfl.secagg.keys import verified
+from dpfl.secagg.keys import verify_advertisement
 from dpfl.secagg.masks import Whole, add_pair, bits_of, digest, mask
 from dpfl.secagg.member import ballot
 from dpfl.secagg.messages import (
@@ -67,7 +67,7 @@ class MaskedSum:
 
     def vote(self, vote: SurvivorVote) -> None:
         self._expect(vote.at, vote.sender)
-        if vote.sender not in self.survivors or not verified(
+        if vote.sender not in self.survivors or not verify_advertisement(
             self._group.identities[vote.sender], vote.signature, ballot(self._at, self.survivors)
         ):
             raise MemberRefusal(f"{vote.sender} did not sign these survivors; its answer is not used.")

@@ -39,21 +39,21 @@ def noisy_sum(total: Tensor, replies: int, release: Release, rng: np.random.Gene
     Where clients add the noise themselves, the server adds what the missing ones did not.
     """
     share = max(0.0, 1 - replies / release.shared_by) if release.shared_by else 1.0
-    return release.noised(total, rng, share=share)
+    return release.add_noise(total, rng, share=share)
 
 
 def correlated_sum(
     total: Tensor, noise: BandedNoise, release: Release, past: Tensor, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """The sum with noise that takes back part of the `past`, and the noise to remember, the latest first."""
-    found = noise.taking_back(release.noised(torch.zeros_like(total), rng), list(past))
+    found = noise.taking_back(release.add_noise(torch.zeros_like(total), rng), list(past))
     kept = noise.kept([found, *past])
-    return release.carrying(total, found), torch.stack(kept) if kept else past
+    return release.add_given_noise(total, found), torch.stack(kept) if kept else past
 
 
 def noisy_inside_fraction(replies: Sequence[ClientReply], release: Release, expected: float, rng: np.random.Generator) -> float:
     """The fraction of clients that were not clipped, from the noisy sum of b - 1/2 (Andrew et al. 2021)."""
-    return release.noised_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5
+    return release.add_noise_to_count(sum(reply.inside - 0.5 for reply in replies), rng) / expected + 0.5
 
 
 def release_name(release: Release, vector: Tensor, total: Tensor, inside: int) -> str:

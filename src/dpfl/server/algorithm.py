@@ -44,7 +44,7 @@ class Claim:
         return accountant(self.accountant).epsilon(stated, delta) if self.accountant else None
 
 
-@part("algorithm", sample_unit="one", updates="uploads")
+@part("algorithm")
 @dataclass(frozen=True)
 class Algorithm:
     """Local training x releases (in steps, on uploads, on the sum of a round) x steps x weights x server update.
@@ -65,13 +65,13 @@ class Algorithm:
     variant: str = "sound"
     claim: Claim = Claim("no privacy is claimed")
     leaks: tuple[str, ...] = ()
-    uploads: UpdateRelease | None = None
+    updates: UpdateRelease | None = None
     controls: bool = False
     schedule: Schedule | None = None
     centre: MeanQuery | None = None
     columns: ColumnQuery | None = None
     metric: MetricQuery | None = None
-    one: str = "sample"
+    sample_unit: str = "sample"
     """What a unit inside a client is: a "sample", or a "person" with all of their rows at that client."""
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Algorithm:
     @property
     def scale(self) -> str:
         """Where the noise is: in every `step` at a client, on its `upload`, on the sum of a `round`, or nowhere (`none`)."""
-        for name, release in (("step", self.samples), ("upload", self.uploads), ("round", self.clients)):
+        for name, release in (("step", self.samples), ("upload", self.updates), ("round", self.clients)):
             if release and release.private:
                 return name
         return "none"
@@ -88,15 +88,15 @@ class Algorithm:
     @property
     def unit(self) -> str:
         """Whom the noise protects: one sample, one person, one client (everything that it has), or nobody."""
-        upload = "client" if self.uploads and self.uploads.protects == "client" else self.one
-        return {"step": self.one, "upload": upload, "round": "client", "none": "none"}[self.scale]
+        upload = "client" if self.updates and self.updates.protects == "client" else self.sample_unit
+        return {"step": self.sample_unit, "upload": upload, "round": "client", "none": "none"}[self.scale]
 
-    def protecting(self, unit: str) -> Algorithm:
+    def for_unit(self, unit: str) -> Algorithm:
         """For persons: their vectors are means over rows and clipped as a sample's is, so what is proven for one holds.
 
         Refused where nothing inside a client is protected, and for what a paper claims of samples.
         """
-        if unit == self.one:
+        if unit == self.sample_unit:
             return self
         if unit not in ONES:
             raise DpflError(f"privacy.unit is 'sample' (one row) or 'person' (all rows of one at a client), not {unit!r}.")
@@ -106,7 +106,7 @@ class Algorithm:
             raise DpflError(f"{self.name} adds no noise, so it protects nobody: leave privacy.unit out, or use another system.")
         if self.variant == "published":
             raise DpflError(f"What is published of {self.name} is for samples: set algorithm.variant = 'sound' for persons.")
-        return replace(self, one=unit)
+        return replace(self, sample_unit=unit)
 
     @property
     def kept(self) -> ClientState | None:
@@ -118,13 +118,13 @@ class Algorithm:
     @property
     def policy(self) -> DisclosureRules:
         """What the owners of the data must agree to: that the server is trusted, or that no noise hides them, or not all."""
-        trusted = self.scale == "round" and not self.sums
-        return DisclosureRules(trusted, bare=self.scale == "none", raw=bool(self.leaks), sums=self.sums is not None)
+        trusted = self.scale == "round" and not self.noise_shares
+        return DisclosureRules(trusted, bare=self.scale == "none", raw=bool(self.leaks), sums=self.noise_shares is not None)
 
     @property
-    def own_accounts(self) -> bool:
+    def ledger_per_client(self) -> bool:
         """Whether every client pays from a ledger of its own; else the federation has one."""
-        return self.scale in ("step", "upload") or self.sums is not None
+        return self.scale in ("step", "upload") or self.noise_shares is not None
 
     @property
     def asks_public_clips(self) -> bool:
@@ -134,21 +134,21 @@ class Algorithm:
     @property
     def release(self) -> Release | None:
         """The release that carries the noise."""
-        return {"step": self.samples, "upload": self.uploads, "round": self.clients, "none": None}[self.scale]
+        return {"step": self.samples, "upload": self.updates, "round": self.clients, "none": None}[self.scale]
 
     @property
-    def sums(self) -> NoiseShares | None:
+    def noise_shares(self) -> NoiseShares | None:
         """Who shares the noise, where the server sees sums only."""
-        return self.release.sums if self.release else None
+        return self.release.noise_shares if self.release else None
 
-    def of_size(self, samples: int) -> Algorithm:
+    def for_client_size(self, samples: int) -> Algorithm:
         """As it is for a client that declared so many samples: noise on uploads may be each client's own, and its claim."""
-        if self.uploads is None or self.uploads.by_samples is None:
+        if self.updates is None or self.updates.by_samples is None:
             return self
-        own = self.uploads.by_samples.of(samples)
-        return replace(self, uploads=self.uploads.own(own), claim=replace(self.claim, formula=own.claimed))
+        own = self.updates.by_samples.for_size(samples)
+        return replace(self, updates=self.updates.with_client_noise(own), claim=replace(self.claim, formula=own.claimed))
 
-    def summed(self, shared: NoiseShares) -> Algorithm:
+    def with_secure_sums(self, shared: NoiseShares) -> Algorithm:
         """With noise that clients share under secure aggregation; refused where there is no proof for that."""
         if self.scale not in ("step", "round"):
             raise DpflError(
@@ -156,26 +156,26 @@ class Algorithm:
                 "privacy.aggregation = 'plain'."
             )
         if self.scale == "step" and self.samples:
-            return replace(self, samples=replace(self.samples, sums=shared))
-        return replace(self, clients=replace(self.clients, sums=shared, shared_by=None))
+            return replace(self, samples=replace(self.samples, noise_shares=shared))
+        return replace(self, clients=replace(self.clients, noise_shares=shared, shared_by=None))
 
     @property
     def noise(self) -> str:
         """What kind of noise it is: "floating-point", "shared" (whole numbers), "secure" (all of it), or "none"."""
         if self.release is None:
             return "none"
-        if self.sums:
+        if self.noise_shares:
             return "shared"
         return "secure" if self.release.secure else "floating-point"
 
     def with_noise(self, multiplier: float) -> Algorithm:
         if self.scale == "step" and self.samples:
             return replace(self, samples=self.samples.with_noise(multiplier))
-        if self.scale == "upload" and self.uploads:
-            return replace(self, uploads=replace(self.uploads, noise=Gaussian(multiplier)))
+        if self.scale == "upload" and self.updates:
+            return replace(self, updates=replace(self.updates, noise=Gaussian(multiplier)))
         return replace(self, clients=self.clients.with_noise(multiplier))
 
-    def secured(self) -> Algorithm:
+    def with_secure_noise(self) -> Algorithm:
         """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
         field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
         if self.schedule and self.schedule.follows:
@@ -184,23 +184,23 @@ class Algorithm:
             raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
         surveys = {"centre": self.centre, "columns": self.columns, "metric": self.metric}
         asked = {name: survey and survey.secured() for name, survey in surveys.items()} | {"weights": self.weights.secured()}
-        return replace(self, **asked, **{field: self.release.secured()})  # type: ignore[arg-type]
+        return replace(self, **asked, **{field: self.release.with_secure_noise()})  # type: ignore[arg-type]
 
-    def fitted(self, layout: Layout) -> Algorithm:
+    def for_model(self, layout: Layout) -> Algorithm:
         """For a model: releases of Haar coefficients have to know where its parameters end, and not every model is centred."""
         ends = (*layout.offsets[1:], layout.size)
-        samples = self.samples.fitted([end for end in ends if end <= layout.trainable]) if self.samples else None
+        samples = self.samples.for_model([end for end in ends if end <= layout.trainable]) if self.samples else None
         centre, columns = self.centre if layout.centre else None, self.columns if layout.paid else None
-        return replace(self, samples=samples, clients=self.clients.fitted(ends), centre=centre, columns=columns)
+        return replace(self, samples=samples, clients=self.clients.for_model(ends), centre=centre, columns=columns)
 
-    def over(self, rounds: int | None, population: int) -> Algorithm:
+    def for_rounds(self, rounds: int | None, population: int) -> Algorithm:
         """For a run of this many rounds: a schedule has to know them, and noise that is taken back later."""
         if self.schedule is None and not self.clients.whole_run:
             return self
         if rounds is None:
             raise DpflError("A release that changes from round to round is planned for all of them; give budget.rounds.")
         schedule = self.schedule.over(rounds) if self.schedule else None
-        return replace(self, schedule=schedule, clients=self.clients.over(rounds, population))
+        return replace(self, schedule=schedule, clients=self.clients.for_rounds(rounds, population))
 
     def event(self, population: int) -> Event:
         """What one release costs in truth: it has no guarantee where raw values come with it."""
@@ -227,7 +227,7 @@ class Algorithm:
     @property
     def before(self) -> EventCounts:
         """What is released once, before the first round, and what has to be left for a metric after the last."""
-        surveys = (self.weights.survey, self.centre, self.columns, self.metric)
+        surveys = (self.weights.query, self.centre, self.columns, self.metric)
         asked = [survey for survey in surveys if survey and not survey.trusted]
         spent: EventCounts = {}
         for survey in asked:

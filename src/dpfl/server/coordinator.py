@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, said
+from dpfl.client.task import RAW_VALUES, ClientReply, ClientTask, RoundRequest, reply_values
 from dpfl.privacy import Budget, NoClip, Randomness, Release
 from dpfl.privacy.accounting.calibration import MOST
-from dpfl.privacy.mechanisms.clip import adapted
+from dpfl.privacy.mechanisms.clip import adapt_clip
 from dpfl.privacy.mechanisms.noise_shares import NoiseShares
 from dpfl.privacy.mechanisms.release import UpdateRelease
 from dpfl.privacy.queries.answers import AnyQuery, Mean
@@ -22,13 +22,13 @@ from dpfl.server.aggregate import correlated_sum, fault, mean, noisy_inside_frac
 from dpfl.server.algorithm import Algorithm
 from dpfl.server.client_state import ClientState
 from dpfl.server.clock import RunClock
-from dpfl.server.debits import debited
+from dpfl.server.debits import debit_round
 from dpfl.server.public_clips import asking_norms, norms_without_privacy, of_public_samples, of_public_updates, rounds_of
-from dpfl.server.round_sum import Add, AnswerSum, RoundSum, opened, plain
-from dpfl.server.schedules import followed, own_of
+from dpfl.server.round_sum import Add, AnswerSum, RoundSum, open_sum, plain
+from dpfl.server.schedules import followed_release, own_of
 from dpfl.server.state import METRIC, PAST_NOISE, FederationFacts, RunState, facts, keep_variances_positive
-from dpfl.server.steps.policy import RoundObservation, StepContext, chosen
-from dpfl.server.weights import found
+from dpfl.server.steps.policy import RoundObservation, StepContext, choose_steps
+from dpfl.server.weights import compute_weights
 
 
 class Coordinator:
@@ -47,7 +47,7 @@ class Coordinator:
         self.stopped_by = ""
         self.lost = list(state.lost)
         self._randomness, self._probe, self._validate, self._add = randomness, probe, validate, add
-        self._weights = found(algorithm.weights, federated.declared) if state.weights is None else state.weights
+        self._weights = compute_weights(algorithm.weights, federated.declared) if state.weights is None else state.weights
         self._facts = facts(algorithm, budget, federated, state, self._weights)
         self._clock = RunClock(state)
         self._cohort: tuple[int, ...] = ()
@@ -68,7 +68,7 @@ class Coordinator:
         self._follow_schedule()
         steps = self._steps()
         self._cohort = self._drawn(state.round)
-        if self.algorithm.sums and len(self._cohort) < self.algorithm.sums.survivors:
+        if self.algorithm.noise_shares and len(self._cohort) < self.algorithm.noise_shares.survivors:
             self.stopped_by = "survivors"
             return None
         if not self._send(self.clients_shown):
@@ -80,8 +80,8 @@ class Coordinator:
     def _drawn(self, round: int) -> tuple[int, ...]:
         """Who is asked; in a secure sum of clients it is everybody, and each draws for itself."""
         everybody, rng = len(self.federated.declared), self._randomness.generator("cohort", round)
-        drawn = range(everybody) if self.algorithm.sums else self.state.clients.sampling.draw(everybody, rng, round)
-        return tuple(int(client) for client in drawn if not self.algorithm.own_accounts or self._left(client) > 0)
+        drawn = range(everybody) if self.algorithm.noise_shares else self.state.clients.sampling.draw(everybody, rng, round)
+        return tuple(int(client) for client in drawn if not self.algorithm.ledger_per_client or self._left(client) > 0)
 
     @property
     def _sum(self) -> RoundSum:
@@ -94,13 +94,13 @@ class Coordinator:
         state = self.state
         task = ClientTask(
             state.round, 0, steps, self.algorithm.local, release, state.samples, self._left_to_plan,
-            raw=self.algorithm.steps.asks_raw, survey=survey, slope=self._extra > 0, values=self.algorithm.steps.raw_values,
+            raw=self.algorithm.steps.asks_raw, query=survey, slope=self._extra > 0, raw_values=self.algorithm.steps.raw_values,
         )  # fmt: skip
-        sums = self._sum if self.algorithm.sums and not survey else None
+        sums = self._sum if self.algorithm.noise_shares and not survey else None
         tasks = tuple(
             replace(
                 task, client=client, samples=own_of(self.algorithm.schedule, state.samples, client, state.memory),
-                summed=sums.asked(client) if sums else None, upload=self._upload(client),
+                secure_sum=sums.asked(client) if sums else None, update=self._upload(client),
             )
             for client in clients
         )  # fmt: skip
@@ -111,7 +111,7 @@ class Coordinator:
     def _upload(self, client: int) -> UpdateRelease | None:
         """With the client's own noise, where that is by how many samples it declared."""
         declared = self.federated.declared
-        return self.algorithm.of_size(declared[client]).uploads if client < len(declared) else self.algorithm.uploads
+        return self.algorithm.for_client_size(declared[client]).updates if client < len(declared) else self.algorithm.updates
 
     @property
     def _left_to_plan(self) -> int:
@@ -141,7 +141,7 @@ class Coordinator:
     @property
     def clients_shown(self) -> int:
         """The size of the cohort, for the record: at client level the expected one, since who was drawn stays secret."""
-        if self.algorithm.scale == "round" and not self.algorithm.sums:
+        if self.algorithm.scale == "round" and not self.algorithm.noise_shares:
             return round(self.state.clients.sampling.expected(len(self.federated.declared)))
         return len(self._cohort)
 
@@ -151,7 +151,7 @@ class Coordinator:
         lefts = [self._left(client) for client in range(len(state.remaining))] if each else []
         left = min((left for left in lefts if left > 0), default=MOST)
         now = StepContext(self._facts, state.iterations + left, left, state.tau, state.memory, state.round)
-        return min(chosen(self.algorithm.steps, now), left)
+        return min(choose_steps(self.algorithm.steps, now), left)
 
     def _out_of_time(self) -> bool:
         self.stopped_by = self._clock.ends(self.budget, self.state)
@@ -165,7 +165,7 @@ class Coordinator:
     def _send(self, clients: int) -> bool:
         """Count the model down and the update up, four bytes a number (a secure sum has more); no budget is exceeded."""
         layout = self.federated.layout
-        traffic = clients * (self._sum.traffic(layout) if self.algorithm.sums else 2 * 4 * layout.size)
+        traffic = clients * (self._sum.traffic(layout) if self.algorithm.noise_shares else 2 * 4 * layout.size)
         if self.budget.bytes is not None and self.state.bytes + traffic > self.budget.bytes:
             self.stopped_by = "bytes"
             return False
@@ -174,19 +174,19 @@ class Coordinator:
 
     def _find_weights(self) -> None:
         """Once, before the first round: weights that clients are asked for, by a release that they pay for."""
-        survey, declared = self.algorithm.weights.survey, self.federated.declared
+        survey, declared = self.algorithm.weights.query, self.federated.declared
         if survey is None or self.state.weights is not None:
             return
         answers = self._answers(survey, range(len(declared)))
         if self.stopped_by:
             return
-        self.state.weights = self._weights = found(self.algorithm.weights, declared, answers)
+        self.state.weights = self._weights = compute_weights(self.algorithm.weights, declared, answers)
         self._facts = facts(self.algorithm, self.budget, self.federated, self.state, self._weights)
 
     def _find_centre_and_scales(self) -> None:
         """Before the first round: the mean of all samples, or the scales of a table's columns, by a release that clients pay
         for, into the model's own entries. Whoever has no room for a step after it is not asked to pay."""
-        layout, declared, own = self.federated.layout, self.federated.declared, self.algorithm.own_accounts
+        layout, declared, own = self.federated.layout, self.federated.declared, self.algorithm.ledger_per_client
         for asked, span in ((self.algorithm.centre, layout.centre), (self.algorithm.columns, layout.paid)):
             if asked is None or span is None or self.state.round > 0 or self.stopped_by:
                 continue
@@ -208,14 +208,14 @@ class Coordinator:
 
     def _mean(self, survey: Mean, clients: Sequence[int], sizes: Sequence[int], width: int) -> MeanAnswer | None:
         """What clients of these sizes say together, from the answer of each or from the sum of them, if anything."""
-        if self.algorithm.sums is None:
+        if self.algorithm.noise_shares is None:
             answers = {client: torch.from_numpy(said) for client, said in self._answers(survey, clients).items()}
             return MeanAnswer.of(answers, sizes, survey.multiplier * survey.longest(width)) if answers else None
-        sums, round = AnswerSum(survey, self.algorithm.sums, width, sizes), self.state.round
+        sums, round = AnswerSum(survey, self.algorithm.noise_shares, width, sizes), self.state.round
         if len(clients) < sums.shared.survivors or not (replies := self._asked(survey, clients, sums)):
             return None
         sent = {reply.client: reply.numbers for reply in replies if reply.numbers is not None and not sums.fault(reply)}
-        return opened(sent, sums.shared, lambda: sums.answered(sent, self._add, round), self._when(survey), self.lost)
+        return open_sum(sent, sums.shared, lambda: sums.answered(sent, self._add, round), self._when(survey), self.lost)
 
     def _answers(self, survey: AnyQuery, clients: Sequence[int]) -> dict[int, np.ndarray]:
         return {reply.client: reply.raw["answer"] for reply in self._asked(survey, clients) if reply.raw is not None}
@@ -226,7 +226,7 @@ class Coordinator:
             return []
         order = self._order(clients, 0, self.state.clients, survey)
         if sums:
-            order = replace(order, tasks=tuple(replace(task, summed=sums.asked) for task in order.tasks))
+            order = replace(order, tasks=tuple(replace(task, secure_sum=sums.asked) for task in order.tasks))
         if survey is self.algorithm.metric:
             order = replace(order, vector=self.state.model)
         replies = self._probe(order)
@@ -243,21 +243,23 @@ class Coordinator:
             return
         order = self._order(self.federated.public, steps, self.state.clients)
         bare = replace(self.state.samples, noise=None)
-        tasks = tuple(replace(task, samples=bare, raw=True, slope=False, values=RAW_VALUES) for task in order.tasks)
+        tasks = tuple(replace(task, samples=bare, raw=True, slope=False, raw_values=RAW_VALUES) for task in order.tasks)
         replies = self._probe(replace(order, tasks=tasks))
-        self._public = said(replies)
+        self._public = reply_values(replies)
 
     def _again(self, sent: Tensor, updates: Mapping[int, Tensor]) -> dict[int, Mapping[str, np.ndarray]]:
         """Raw values once more, of the way from the new model to the one that each client had come to."""
         order = self._order(tuple(updates), 0, self.state.clients)
-        return said(self._probe(replace(order, corrections={client: sent + update for client, update in updates.items()})))
+        return reply_values(
+            self._probe(replace(order, corrections={client: sent + update for client, update in updates.items()}))
+        )
 
     def _follow_schedule(self) -> None:
         """The release of this round, where it changes from round to round."""
         schedule, first, state = self.algorithm.schedule, self.algorithm.release, self.state
         if schedule is None or first is None:
             return
-        release = followed(schedule, first, state.round, state.memory)
+        release = followed_release(schedule, first, state.round, state.memory)
         if self.algorithm.scale == "step":
             state.samples = release
         else:
@@ -276,7 +278,7 @@ class Coordinator:
         if state.round == 0 and (clip := state.clients.clip).adapts_to == "raw":
             without = partial(norms_without_privacy, self._trained, rounds_of(clip, self.budget))
             norms = without(state.vector, self._weights, self.algorithm.server)
-            state.clients = replace(state.clients, clip=adapted(clip, norms))
+            state.clients = replace(state.clients, clip=adapt_clip(clip, norms))
 
     def _trained(self, round: int, vector: Tensor) -> list[ClientReply]:
         return self._unclipped(self._drawn(round), round, vector)
@@ -293,14 +295,14 @@ class Coordinator:
         good = self._usable(replies)
         self._paying = [reply.client for reply in replies if not (reply.refused or reply.failed)]
         size = self.federated.layout.size
-        if self.algorithm.sums:
-            if (stepped := self._opened(good, self.algorithm.sums)) is None:
+        if self.algorithm.noise_shares:
+            if (stepped := self._opened(good, self.algorithm.noise_shares)) is None:
                 return
             update = stepped
         elif self.algorithm.scale == "round":
             total = weighted_sum(good, self._weights, size)
             inside = sum(reply.inside for reply in good)
-            randomness = debited(self.federated, state, total, inside, self._left_to_plan, self._randomness)
+            randomness = debit_round(self.federated, state, total, inside, self._left_to_plan, self._randomness)
             update = self._noisy(total, len(good), randomness).div_(self._divisor)
             self._adapt_quantile(good, randomness)
         else:
@@ -317,14 +319,14 @@ class Coordinator:
         """The mean update from a sum of whole numbers, if it is opened; else the round was paid for, and moves nothing."""
         sent, round = {reply.client: reply.numbers for reply in good if reply.numbers is not None}, self.state.round
         update = partial(self._sum.update, sent, self._add, round, self.federated.layout)
-        if (total := opened(sent, shared, update, f"round {round + 1}", self.lost)) is None:
+        if (total := open_sum(sent, shared, update, f"round {round + 1}", self.lost)) is None:
             return None
         found, count = total
         share = float(sum(self._weights[reply.client] for reply in good))
         found.div_(self._divisor if self.algorithm.scale == "round" else share or 1.0)
         if count is not None:
             fraction = count / self.state.clients.sampling.expected(len(self.federated.declared)) + 0.5
-            self.state.clients = replace(self.state.clients, clip=adapted(self.state.clients.clip, fraction))
+            self.state.clients = replace(self.state.clients, clip=adapt_clip(self.state.clients.clip, fraction))
         return found
 
     @property
@@ -346,7 +348,7 @@ class Coordinator:
         updates = {reply.client: reply.update for reply in good if reply.update is not None}
         if not updates:
             return
-        raw, memory = said(good), self.state.memory
+        raw, memory = reply_values(good), self.state.memory
         again = partial(self._again, sent, updates if raw else {})
         seen = RoundObservation(self._facts, self.state.round, self._taken, sent, updates, raw, self._public, again)
         if keeping := self.algorithm.kept:
@@ -358,10 +360,10 @@ class Coordinator:
     def _usable(self, replies: Sequence[ClientReply]) -> list[ClientReply]:
         """Refusals and failures cost their own reply."""
         for reply in replies:
-            if reply.refused and self.algorithm.own_accounts:
+            if reply.refused and self.algorithm.ledger_per_client:
                 self.state.remaining[reply.client] = 0
         layout = self.federated.layout
-        faulty = partial(self._sum.fault, layout=layout) if self.algorithm.sums else partial(fault, size=layout.size)
+        faulty = partial(self._sum.fault, layout=layout) if self.algorithm.noise_shares else partial(fault, size=layout.size)
         good, lost = usable(replies, self.state.round + 1, faulty)
         self.lost += lost
         return good
@@ -373,12 +375,12 @@ class Coordinator:
             rng = randomness.generator("count noise", self.state.round)
             expected = release.sampling.expected(len(self.federated.declared))
             fraction = noisy_inside_fraction(replies, release, expected, rng)
-            self.state.clients = replace(release, clip=adapted(release.clip, fraction))
+            self.state.clients = replace(release, clip=adapt_clip(release.clip, fraction))
 
     def close_round(self, steps: int) -> None:
         """4: count what the round used."""
         state = self.state
-        if self.algorithm.own_accounts:
+        if self.algorithm.ledger_per_client:
             releases = steps + self._extra if self.algorithm.scale == "step" else 1
             for client in self._cohort:
                 state.remaining[client] = max(0, state.remaining[client] - releases)

@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from dpfl.privacy import Randomness
-from dpfl.privacy.mechanisms.randomness import scoped
+from dpfl.privacy.mechanisms.randomness import scope
 from dpfl.server.aggregate import release_name
 from dpfl.server.state import FederationFacts, RunState
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def debited(
+def debit_round(
     federated: FederationFacts, state: RunState, total: Tensor, inside: int, horizon: int, randomness: Randomness
 ) -> Randomness:
     """The whole federation pays, whoever was drawn; what is returned is for the noise of this sum alone.
@@ -31,4 +31,4 @@ def debited(
     if state.clients.whole_run:  # rounds that are made again, and come out otherwise, are of another release of them all
         entry = f"{federated.run}/all rounds/{ledger.made_before(place, name + fresh)}"
     ledger.debit(federated.run, entry, state.clients.event(len(federated.declared)), 1, federated.limit, horizon)
-    return scoped(randomness, name)
+    return scope(randomness, name)

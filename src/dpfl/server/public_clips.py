@@ -11,7 +11,7 @@ from torch import Tensor
 from dpfl.client.task import ClientReply, RoundRequest
 from dpfl.errors import DpflError
 from dpfl.privacy import Budget, Release
-from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, adapted
+from dpfl.privacy.mechanisms.clip import Clip, MeasuringClip, adapt_clip
 from dpfl.server.aggregate import mean
 from dpfl.server.update import ServerUpdate
 
@@ -22,7 +22,7 @@ Trained = Callable[[int, Tensor], Sequence[ClientReply]]
 def of_public_updates(release: Release, replies: Sequence[ClientReply]) -> Release:
     """The median of what the clip bounds, over updates of public clients."""
     updates = [reply.update for reply in replies if reply.update is not None]
-    return replace(release, clip=adapted(release.clip, [_measured(update, release.clip) for update in updates]))
+    return replace(release, clip=adapt_clip(release.clip, [_measured(update, release.clip) for update in updates]))
 
 
 def asking_norms(order: RoundRequest) -> RoundRequest:
@@ -35,11 +35,11 @@ def asking_norms(order: RoundRequest) -> RoundRequest:
 def of_public_samples(samples: Release, clients: Release, replies: Sequence[ClientReply]) -> tuple[Release, Release]:
     """The median over gradients of public samples; a private clip of updates is one of so many steps, and follows it."""
     norms = [norm for reply in replies if reply.raw is not None for norm in reply.raw["norms"].tolist()]
-    found = replace(samples, clip=adapted(samples.clip, norms))
+    found = replace(samples, clip=adapt_clip(samples.clip, norms))
     if not clients.private:
         return found, clients
-    level = clients.clip.level * found.clip.level / samples.clip.level
-    return found, replace(clients, clip=replace(clients.clip, level=level))  # type: ignore[type-var]
+    level = clients.clip.clip_norm * found.clip.clip_norm / samples.clip.clip_norm
+    return found, replace(clients, clip=replace(clients.clip, clip_norm=level))  # type: ignore[type-var]
 
 
 def norms_without_privacy(

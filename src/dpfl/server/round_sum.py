@@ -70,7 +70,7 @@ class SimulatedMaskedSum:
         return sum.total()
 
 
-def opened(sent: Mapping[int, Whole], shared: NoiseShares, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
+def open_sum(sent: Mapping[int, Whole], shared: NoiseShares, summed: Callable[[], T], when: str, lost: list[str]) -> T | None:
     """What the sum gives; None where too few are left, or it could not be opened, which is said."""
     try:
         if len(sent) < shared.survivors:
@@ -100,15 +100,15 @@ class RoundSum:
         factors = [float(weight) / release.sampling.expected(size) for weight, size in zip(weights, declared, strict=True)]
         largest = max(factors)
         scales = tuple(min(1.0, factor / largest) if largest else 0.0 for factor in factors)
-        return cls(release, scales, -rate * largest, release.clip.level * max(declared), steps=True)
+        return cls(release, scales, -rate * largest, release.clip.clip_norm * max(declared), steps=True)
 
     @classmethod
     def of_updates(cls, release: Release, clients: int) -> RoundSum:
-        return cls(release, (1.0,) * clients, 1.0, max(release.clip.level, (release.count_unit or 0.0) / 2))
+        return cls(release, (1.0,) * clients, 1.0, max(release.clip.clip_norm, (release.count_unit or 0.0) / 2))
 
     @property
     def whole(self) -> IntegerSum:
-        return self.release.whole_sum(self.bound, len(self.scales))
+        return self.release.integer_sum(self.bound, len(self.scales))
 
     def asked(self, client: int) -> SecureSumTerms:
         return SecureSumTerms(self.scales[client], self.bound, len(self.scales))

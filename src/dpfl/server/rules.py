@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dpfl.client.objectives import CrossEntropy
 from dpfl.client.optimisers import SGD, UncalibratedSGD
-from dpfl.client.task import moved_by_a_sample
+from dpfl.client.task import sample_sensitivity
 from dpfl.errors import DpflError
 from dpfl.privacy.accounting.events import REPLACE
 from dpfl.privacy.mechanisms.release import Release
@@ -29,7 +29,7 @@ def check(algorithm: Algorithm) -> None:
 
 
 def _at_clients(a: Algorithm) -> Iterable[Release]:
-    return (release for release in (a.samples, a.uploads) if release)
+    return (release for release in (a.samples, a.updates) if release)
 
 
 def _releases(a: Algorithm) -> Iterable[Release]:
@@ -38,24 +38,24 @@ def _releases(a: Algorithm) -> Iterable[Release]:
 
 def _unbounded(a: Algorithm) -> bool:
     """An upload for one sample must bound that sample: by the clip of the upload, or by the clip of gradients before it."""
-    if not a.uploads or a.uploads.protects != "sample":
+    if not a.updates or a.updates.protects != "sample":
         return False
-    return not a.uploads.covers(min(a.uploads.apart, moved_by_a_sample(a.local, a.samples, a.steps.total(1))))
+    return not a.updates.covers(min(a.updates.diameter, sample_sensitivity(a.local, a.samples, a.steps.total(1))))
 
 
 def _asked_of_samples(a: Algorithm) -> bool:
-    survey = a.weights.survey
+    survey = a.weights.query
     return bool(a.centre or a.columns or a.metric or (survey and not survey.trusted))
 
 
 def _shown_exactly(a: Algorithm) -> bool:
-    survey = a.weights.survey
+    survey = a.weights.query
     asked = survey and survey.exact and not survey.trusted
-    return bool(a.steps.asks_raw or (a.samples and a.samples.realised) or asked or a.clients.clip.adapts_to == "raw")
+    return bool(a.steps.asks_raw or (a.samples and a.samples.divide_by_drawn) or asked or a.clients.clip.adapts_to == "raw")
 
 
 NOISE: tuple[Rule, ...] = (
-    (lambda a: a.one not in ("sample", "person"), "A unit inside a client is a sample or a person."),
+    (lambda a: a.sample_unit not in ("sample", "person"), "A unit inside a client is a sample or a person."),
     (
         lambda a: any(not type(release).__module__.startswith("dpfl.") for release in _releases(a)),
         "A release of a kind of its own may count other noise than it adds; compose it of a sampling, a clip and a noise.",
@@ -74,7 +74,7 @@ NOISE: tuple[Rule, ...] = (
         "A client knows whether it was drawn, which a draw of samples does not count; draw clients by FixedCohort.",
     ),
     (
-        lambda a: (a.uploads and a.uploads.clip.adapts_to) or (a.samples and a.samples.clip.adapts_to not in ("", "public")),
+        lambda a: (a.updates and a.updates.clip.adapts_to) or (a.samples and a.samples.clip.adapts_to not in ("", "public")),
         "A clip that adapts to clients, round by round, is for the sum of a round; give steps and uploads a fixed one.",
     ),
     (
@@ -86,7 +86,7 @@ NOISE: tuple[Rule, ...] = (
         "A rate that follows from how many samples a client has changes for all of them with one more; give batches a rate.",
     ),
     (
-        lambda a: a.clients.realised,
+        lambda a: a.clients.divide_by_drawn,
         "The sum of a round is divided by the expected cohort; only batches can be divided as drawn.",
     ),
     (
@@ -110,18 +110,18 @@ STEPS: tuple[Rule, ...] = (
         "A slope that is paid for has a proof for flat and per-layer clips; use one of them.",
     ),
     (
-        lambda a: a.steps.adaptive and a.samples and a.samples.planned,
+        lambda a: a.steps.adaptive and a.samples and a.samples.uncalibrated,
         "Adaptive steps spend a budget that the noise determines; give a noise_multiplier, for example 1.1.",
     ),
 )
 
 SURVEYS: tuple[Rule, ...] = (
     (
-        lambda a: a.weights.survey and a.weights.survey.trusted != (a.scale == "round"),
+        lambda a: a.weights.query and a.weights.query.trusted != (a.scale == "round"),
         "Label histograms go to a trusted server where the sum of a round has the noise, and need their own elsewhere.",
     ),
     (
-        lambda a: a.weights.survey and not a.weights.survey.trusted and a.unit == "client",
+        lambda a: a.weights.query and not a.weights.query.trusted and a.unit == "client",
         "The noise of a label histogram hides one sample and not a whole client; weigh clients by size or uniformly.",
     ),
     (
@@ -182,31 +182,31 @@ LOCAL: tuple[Rule, ...] = (
 
 SUMS: tuple[Rule, ...] = (
     (
-        lambda a: a.sums and a.variant != "sound",
+        lambda a: a.noise_shares and a.variant != "sound",
         "A secure sum is for sound systems; set algorithm.variant = 'sound', or privacy.aggregation = 'plain'.",
     ),
     (
-        lambda a: a.sums and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1),
+        lambda a: a.noise_shares and a.scale == "step" and (a.steps.adaptive or a.steps.total(1) != 1),
         "In a secure sum a client's noise is a share only, and a second local step would follow values that carry no more than "
         "that, for which there is no proof here (Heikkila, TMLR 2025, arXiv 2407.19286, treats such steps): set algorithm.tau "
         "= 1, or algorithm.most_tau = 1 where a system chooses tau itself.",
     ),
     (
-        lambda a: a.sums and a.scale == "step" and a.clients.sampling != All(),
+        lambda a: a.noise_shares and a.scale == "step" and a.clients.sampling != All(),
         "In a secure sum of steps all clients take part; leave the cohort out.",
     ),
     (
-        lambda a: a.sums and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD)),
+        lambda a: a.noise_shares and a.scale == "step" and not isinstance(a.local.optimiser, (SGD, UncalibratedSGD)),
         "In a secure sum the server sees the sum of all gradients only, so clients take a plain step: set optimiser = 'sgd'.",
     ),
     (
-        lambda a: a.sums and (a.kept or (a.schedule and a.schedule.follows)),
+        lambda a: a.noise_shares and (a.kept or (a.schedule and a.schedule.follows)),
         "Controls, last models and schedules that follow gradients are read off single updates, which a secure sum hides; set "
         "privacy.aggregation = 'plain'.",
     ),
     (
         lambda a: (
-            a.sums
+            a.noise_shares
             and a.scale == "round"
             and not (a.weights.equal and isinstance(a.clients.sampling, (All, Poisson, PoissonSize)))
         ),
@@ -214,7 +214,7 @@ SUMS: tuple[Rule, ...] = (
         "sampling = 'poisson' or no cohort.",
     ),
     (
-        lambda a: a.sums and a.scale == "round" and (a.weights.survey or a.columns),
+        lambda a: a.noise_shares and a.scale == "round" and (a.weights.query or a.columns),
         "What clients are asked beside a sum of their updates goes to a trusted server, of whom a secure sum has none: declare "
         "scales, weigh uniformly, or set privacy.aggregation = 'plain'.",
     ),

@@ -45,7 +45,7 @@ class Schedule(Protocol):
 Validate = Callable[["Tensor"], float]
 
 
-def followed(schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
+def followed_release(schedule: Schedule, first: Release, round: int, memory: Mapping[str, Tensor]) -> Release:
     """The release of this round; refused where it is not counted as was said beforehand."""
     return _counted(schedule, schedule.now(first, round, memory), schedule.least(first, round))
 
@@ -58,7 +58,11 @@ def own_of(schedule: Schedule | None, release: Release | None, client: int, memo
 
 
 def _counted(schedule: Schedule, release: Release, said: Release) -> Release:
-    same = release.sampling == said.sampling and release.realised == said.realised and release.multiplier == said.multiplier
+    same = (
+        release.sampling == said.sampling
+        and release.divide_by_drawn == said.divide_by_drawn
+        and release.multiplier == said.multiplier
+    )
     if not same:
         raise DpflError(
             f"{type(schedule).__name__} must count a round as it said beforehand: give its noise a floor (AtLeast)."
@@ -97,7 +101,7 @@ class DecaySchedule:
 
     def least(self, first: Release, round: int) -> Release:
         assert first.noise is not None
-        start = first.clip.level, first.noise.multiplier
+        start = first.clip.clip_norm, first.noise.multiplier
         noise = self._plan(*start, math.ceil(self.rounds / self.phases)).multiplier_at(round)
         return with_level(first, self._plan(*start, 1).clip_at(round)).with_noise(noise)
 

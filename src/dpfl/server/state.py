@@ -73,8 +73,8 @@ def facts(algorithm: Algorithm, budget: Budget, federated: FederationFacts, stat
     """What a step policy may know of the run as it stands."""
     samples = state.samples
     batches = [samples.sampling.expected(size) for size in federated.declared] if samples else []
-    clip = samples.clip.level if samples else 0.0
-    multiplier = samples.deviation() / clip if samples else 0.0
+    clip = samples.clip.clip_norm if samples else 0.0
+    multiplier = samples.stddev() / clip if samples else 0.0
     rate, parameters = algorithm.local.optimiser.rate, federated.layout.trainable
     energy = samples.energy(parameters) if samples else 0.0
     return StepFacts(budget.rounds, rate, multiplier, clip, parameters, batches, weights.tolist(), energy)

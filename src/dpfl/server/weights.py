@@ -32,7 +32,7 @@ class Weights(Protocol):
         """Whether all clients count the same."""
 
     @property
-    def survey(self) -> LabelQuery | None:
+    def query(self) -> LabelQuery | None:
         """What clients are asked before the first round."""
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -42,7 +42,7 @@ class Weights(Protocol):
         """The mean weight as far as it is public: what a private sum is divided by, whatever the weights are."""
 
 
-def found(weights: Weights, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
+def compute_weights(weights: Weights, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
     """The weights of a run, refused before anything is paid where noise for the largest of them, 1, would not cover them."""
     each = weights.of(declared, answers)
     if tuple(each.shape) != (len(declared),) or not bool(((each >= 0) & (each <= 1)).all()):
@@ -55,7 +55,7 @@ def found(weights: Weights, declared: Sequence[int], answers: Answers | None = N
 @part("weights.uniform")
 @dataclass(frozen=True)
 class UniformWeights:
-    survey = None
+    query = None
     equal = True
 
     def secured(self) -> UniformWeights:
@@ -71,7 +71,7 @@ class UniformWeights:
 @part("weights.by-size")
 @dataclass(frozen=True)
 class SizeWeights:
-    survey = None
+    query = None
     equal = False
 
     def secured(self) -> SizeWeights:
@@ -84,7 +84,7 @@ class SizeWeights:
         return float(self.of(declared).mean())
 
 
-@part("weights.hellinger", query="survey")
+@part("weights.hellinger")
 @dataclass(frozen=True)
 class HellingerWeights:
     """By the Hellinger distance h of a client's labels to balanced ones, or by similarity (1 - h); 0 for who gave no answer.
@@ -94,16 +94,16 @@ class HellingerWeights:
     """
 
     kind: str
-    survey: LabelQuery
+    query: LabelQuery
     equal = False
 
     def secured(self) -> HellingerWeights:
-        return replace(self, survey=self.survey.secured())
+        return replace(self, query=self.query.secured())
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:
             return torch.ones(len(declared))
-        weights, scores = torch.zeros(len(declared)), hellinger_scores if self.survey.trusted else hellinger_weights
+        weights, scores = torch.zeros(len(declared)), hellinger_scores if self.query.trusted else hellinger_weights
         weights[list(answers)] = torch.from_numpy(scores(np.stack(list(answers.values())), self.kind)).float()
         return weights
 

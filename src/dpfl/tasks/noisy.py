@@ -36,7 +36,7 @@ def numbers_and_cells(task: Task) -> tuple[int, int]:
     return 1 + _answers(task), 2 * BINS if task.name == "binary" else 0
 
 
-def counted(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
+def count_outcomes(task: Task, scores: Tensor, y: Tensor, most: float) -> Tensor:
     """What each sample counts with: its loss up to `most`, as a share of that; 1 if the answer was right; a 1 in the cell of
     its label and chance."""
     parts = [(_loss(task, scores, y) / most).nan_to_num(1.0, 1.0, 0.0).clamp(0.0, 1.0).unsqueeze(1)]

@@ -101,7 +101,7 @@ class RunGroup:
         }
 
 
-def grouped(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
+def group_runs(summaries: Iterable[Mapping[str, Any]]) -> list[RunGroup]:
     """In the order in which their first runs are given."""
     together: dict[str, list[Mapping[str, Any]]] = {}
     for run in summaries:

@@ -13,7 +13,7 @@ from dpfl.dataframe import ColumnTable
 from dpfl.errors import DpflError
 from dpfl.notebook_repr import NotebookView
 from dpfl.run.folder import RunFolder
-from dpfl.views.compare_groups import RunGroup, grouped, notes
+from dpfl.views.compare_groups import RunGroup, group_runs, notes
 from dpfl.views.curves import draw_groups
 from dpfl.views.html import card, columns, note, table
 from dpfl.views.terminal import guarantee, measured_by, summary, word
@@ -123,7 +123,7 @@ def compare(*of: Result | PathLike[str] | str | Iterable[Result | PathLike[str] 
     folders = list(_folders(of))
     if not folders:
         raise DpflError("There is nothing to compare: give results, or folders of runs.")
-    return Comparison(tuple(grouped(summary(RunFolder.open(folder)) for folder in folders)))
+    return Comparison(tuple(group_runs(summary(RunFolder.open(folder)) for folder in folders)))
 
 
 def _folders(of: Iterable[Any]) -> Iterator[Path]:

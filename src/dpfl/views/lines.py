@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dpfl.run.metrics import RoundRow
-from dpfl.views.compare_groups import SeedMean, grouped, mean_of
+from dpfl.views.compare_groups import SeedMean, group_runs, mean_of
 from dpfl.views.run_tables import RunTables
 
 LONGEST = 36
@@ -71,7 +71,7 @@ def lines_of(runs: Sequence[RunTables]) -> list[RunLines]:
     if len(runs) == 1:
         return [RunLines(runs[0].name, tuple(runs))]
     by_path = {run.summary["run"]: run for run in runs}
-    groups = grouped(run.summary for run in runs)
+    groups = group_runs(run.summary for run in runs)
     together = [tuple(by_path[run["run"]] for run in group.runs) for group in groups]
     return [RunLines(_label(same), same) for same in together]
 
@@ -79,11 +79,11 @@ def lines_of(runs: Sequence[RunTables]) -> list[RunLines]:
 def _label(runs: Sequence[RunTables]) -> str:
     """The name of a run; of several what their names begin with, or their system."""
     if len(runs) == 1:
-        return shortened(runs[0].name)
+        return shorten(runs[0].name)
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*(run.name for run in runs), strict=False))
     common = "".join(letters[0] for letters in alike).rstrip("-_. 0123456789").removesuffix("seed").rstrip("-_. ")
-    return f"{shortened(common or str(runs[0].summary['algorithm']))} ({len(runs)} seeds)"
+    return f"{shorten(common or str(runs[0].summary['algorithm']))} ({len(runs)} seeds)"
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"

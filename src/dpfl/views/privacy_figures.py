@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl.privacy.statement import rounded_up
 from dpfl.views.canvas import AUDITED, CLAIMED, INK, NOTHING, PROVEN, FigureFile, as_text, canvas, whole_ticks
-from dpfl.views.lines import shortened
+from dpfl.views.lines import shorten
 from dpfl.views.run_tables import RunTables
 
 NAMED = 40
@@ -35,7 +35,7 @@ def three_epsilons(runs: Sequence[RunTables]) -> FigureFile | None:
             said = f"{kind} {epsilon_words(value, kind)}"
             axis.annotate(said, (length, at), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color=INK)
     axis.set(xlabel=f"epsilon ({_kinds(told)})", xlim=(0, 1.75 * widest), ylim=(len(told) - 0.5, -0.5))
-    axis.set_yticks(range(len(told)), [as_text(shortened(run.name)) for run in told])
+    axis.set_yticks(range(len(told)), [as_text(shorten(run.name)) for run in told])
     axis.grid(axis="y", visible=False)
     axis.tick_params(axis="y", length=0)
     return FigureFile("three-epsilons", "Claimed, proven, audited", _three_sentence(told), figure)
@@ -94,7 +94,7 @@ def accounts(run: RunTables) -> FigureFile | None:
                 axis.plot(
                     [limit, limit], [place - 0.42, place + 0.42], color=INK, linewidth=2, label=None if place else "its limit"
                 )
-        axis.set_yticks(range(len(names)), [as_text(shortened(name)) for name in names])
+        axis.set_yticks(range(len(names)), [as_text(shorten(name)) for name in names])
         axis.set(xlabel=f"epsilon proven ({run.guarantee})", ylim=(len(names) - 0.5, -0.5), xlim=(0, None))
         axis.grid(axis="y", visible=False)
         if any(limit is not None for limit in limits):
@@ -130,7 +130,7 @@ def losses(run: RunTables) -> FigureFile | None:
     shown = [lost for lost in when if lost.client in names]
     figure, (axis,) = canvas(height=1.3 + 0.3 * len(names))
     axis.scatter([lost.round for lost in shown], [names.index(lost.client) for lost in shown], color=CLAIMED, marker="x", s=30)
-    axis.set_yticks(range(len(names)), [as_text(shortened(name)) for name in names])
+    axis.set_yticks(range(len(names)), [as_text(shorten(name)) for name in names])
     axis.set(xlabel="round", xlim=(0, max(row.round for row in run.rows) + 1), ylim=(len(names) - 0.5, -0.5))
     whole_ticks(axis.xaxis)
     first = when[0]
@@ -150,7 +150,7 @@ def partition(counts: np.ndarray, how: str, names: Sequence[str]) -> FigureFile:
     axis.grid(visible=False)
     axis.set(xlabel="class" if classes > 1 else "all samples", ylabel="" if clients <= NAMED else "client")
     if clients <= NAMED:
-        axis.set_yticks(range(clients), [as_text(shortened(name)) for name in names[:clients]])
+        axis.set_yticks(range(clients), [as_text(shorten(name)) for name in names[:clients]])
     whole_ticks(axis.xaxis)
     axis.tick_params(length=0)
     for spine in axis.spines.values():

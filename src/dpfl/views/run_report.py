@@ -14,7 +14,7 @@ import tomli_w
 
 from dpfl.run.metrics import figure
 from dpfl.views.canvas import FigureFile
-from dpfl.views.compare_groups import RunGroup, grouped, notes
+from dpfl.views.compare_groups import RunGroup, group_runs, notes
 from dpfl.views.privacy_figures import epsilon_words, three_values
 from dpfl.views.rerun_command import command
 from dpfl.views.run_tables import RunTables
@@ -139,7 +139,7 @@ def _tiles(run: RunTables) -> str:
 
 
 def _comparison(runs: Sequence[RunTables]) -> str:
-    groups = grouped(run.summary for run in runs)
+    groups = group_runs(run.summary for run in runs)
     heads = ("System and what differs", "Seeds", "Measured", "Epsilon proven", "Claimed", "Unit", "Delta", "Ended by")
     rows = [_compared(group) for group in groups]
     said = " ".join(notes(groups))

@@ -72,7 +72,7 @@ def make_app(root: Path, keys: AccessKeys) -> FastAPI:
     @app.get("/api/compare")
     def compare(name: Names) -> dict[str, Any]:
         with as_runs_write(", ".join(name)):
-            return run_views.compared(read(name))
+            return run_views.comparison_view(read(name))
 
     @app.get("/report")
     def report(name: Names) -> HTMLResponse:

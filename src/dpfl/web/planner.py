@@ -63,18 +63,18 @@ def parameters(model: str, data: str) -> int:
 
 
 @lru_cache(256)
-def found(asked: PlanningQuestion, exact: bool) -> Tradeoff:
+def find_choice(asked: PlanningQuestion, exact: bool) -> Tradeoff:
     return tradeoff(asked) if exact else sketch(asked)
 
 
 @lru_cache(256)
 def bought(asked: PlanningQuestion, exact: bool) -> dict[str, int]:
-    return found(asked, exact).bought
+    return find_choice(asked, exact).bought
 
 
 def answer(wanted: PlanRequest) -> dict[str, Any]:
     asked = question(wanted)
-    plan = found(asked, wanted.exact)
+    plan = find_choice(asked, wanted.exact)
     chosen, taus = plan.recommended, sorted({choice.tau for choice in plan.choices})
     curve = sketched(asked, (*CURVE, 1.0), taus)
     return {
@@ -99,7 +99,7 @@ def answer(wanted: PlanRequest) -> dict[str, Any]:
 
 def experiment(wanted: PlanRequest) -> dict[str, Any]:
     """The experiment that makes the recommended run, as an experiment file has it."""
-    planned = found(question(wanted), True).experiment()
+    planned = find_choice(question(wanted), True).experiment()
     own = {"data": {"name": wanted.data, "partition": "dirichlet", "clients": wanted.clients}, "model": {"name": wanted.model}}
     content = {"seed": wanted.seed} | planned | own
     parse(content)

@@ -15,7 +15,7 @@ from dpfl.errors import DpflError
 from dpfl.run.folder import METRICS, RunFolder
 from dpfl.run.metrics import COLUMNS, LESS_IS_BETTER, RoundRow, read_lost, read_thinned
 from dpfl.run.nodes import MEMBERS, STATEMENTS
-from dpfl.views.compare_groups import grouped, notes
+from dpfl.views.compare_groups import group_runs, notes
 from dpfl.views.lines import RunLines, lines_of
 from dpfl.views.rerun_command import command
 from dpfl.views.run_tables import RunTables
@@ -114,8 +114,8 @@ def _why(name: str, notes: Sequence[str]) -> str:
     return next((note.removeprefix(begins) for note in notes if note.startswith(begins)), "it did not join")
 
 
-def compared(runs: Sequence[RunTables]) -> dict[str, Any]:
-    groups, lines = grouped(run.summary for run in runs), lines_of(runs)
+def comparison_view(runs: Sequence[RunTables]) -> dict[str, Any]:
+    groups, lines = group_runs(run.summary for run in runs), lines_of(runs)
     told = []
     for group, line in zip(groups, lines, strict=True):
         worst = {key: group.worst[key] for key in ("unit", "delta", "accountant", "proven", "claimed")}

@@ -31,7 +31,7 @@ RATE = 2.0**50
 """A learning rate by which a step is larger than the weights, so that it is not lost in their rounding."""
 
 
-def amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
+def play_amplified(algorithm: Algorithm, seed: int = 0) -> RandomnessCheck:
     """Plays the amplification game on a system that clips the gradients of samples or persons.
 
     Args:

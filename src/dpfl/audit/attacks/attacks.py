@@ -44,7 +44,7 @@ def membership(algorithm: Algorithm, delta: float, seed: int = 0) -> list[RocCur
 def _trained(algorithm: Algorithm, x: Tensor, y: Tensor, delta: float, seed: int, out: Path) -> tuple[nn.Module, float]:
     public = MEMBERS // 8
     source = data.tensors(x, y, x[:public], y[:public], name="audit", classes=10)
-    clients = max(CLIENTS, algorithm.sums.survivors if algorithm.sums else 0)
+    clients = max(CLIENTS, algorithm.noise_shares.survivors if algorithm.noise_shares else 0)
     split = source.split(clients=clients, how=IID(), seed=seed, public_clients=1)
     # RDP is quick however little noise a published system has.
     by = "rdp" if algorithm.variant == "published" else None

@@ -52,7 +52,9 @@ def invert(algorithm: Algorithm, seed: int = 0, image: int = 3) -> Reconstructio
     y = source.y[[image, image]]
     held = _batch(algorithm)
     rows = torch.tensor([0] + [1] * (held - 1))
-    blank = (torch.full((held,), 1),) * (algorithm.sums.survivors - 1 if algorithm.sums else 0)  # others in a secure sum
+    blank = (torch.full((held,), 1),) * (
+        algorithm.noise_shares.survivors - 1 if algorithm.noise_shares else 0
+    )  # others in a secure sum
     clients = (rows, *blank)
     ground = TestBed(MODEL, x, y, source.classes, clients, (held,) * len(clients), (torch.tensor([0]),))
     sampled = algorithm if held > 1 else with_everyone(algorithm)

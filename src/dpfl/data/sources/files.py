@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpfl.data.stratify import stratified
+from dpfl.data.stratify import stratify
 from dpfl.errors import DpflError
 
 UNSIGNED_BYTE = 0x08
@@ -105,7 +105,7 @@ def _split_off(x: np.ndarray, y: np.ndarray, strata: np.ndarray, share: float, c
     """These records become public, by the wish of whoever asked for it."""
     held_out = np.zeros(len(y), dtype=bool)
     count = min(max(1, round(len(y) * share)), len(y) - 1)
-    held_out[stratified(strata, count, np.random.default_rng(seed))] = True
+    held_out[stratify(strata, count, np.random.default_rng(seed))] = True
     return UserArrays(x[~held_out], y[~held_out], (x[held_out], y[held_out]), classes)
 
 

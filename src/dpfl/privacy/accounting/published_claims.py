@@ -63,7 +63,7 @@ class HellingerNoise:
                 f"Theorem 1 has no noise for delta {self.delta:g} above 1.25 gamma; draw more samples, or lower delta."
             )
 
-    def of(self, samples: int) -> HellingerNoise:
+    def for_size(self, samples: int) -> HellingerNoise:
         """sigma_{t,k} and the claim are each client's own, through gamma = E b / n_k."""
         return replace(self, samples=samples)
 

@@ -30,7 +30,7 @@ SMALLEST = 1e-12
 
 class Clip(Protocol):
     @property
-    def level(self) -> float:
+    def clip_norm(self) -> float:
         """The largest norm of one unit after clipping: the sensitivity of a sum of units to adding or removing one."""
 
     @property
@@ -72,11 +72,11 @@ class AdaptiveClip(Protocol):
         """For the next round, by what was seen in this one."""
 
 
-def adapted(clip: Clip, seen: Any) -> Clip:
+def adapt_clip(clip: Clip, seen: Any) -> Clip:
     return clip.adapt(seen) if isinstance(clip, AdaptiveClip) else clip
 
 
-def check_level(level: float) -> None:
+def check_clip_norm(level: float) -> None:
     if not (level >= SMALLEST and math.isfinite(level)):
         raise DpflError(f"The clip level must be a positive number, not {level}; 1.0 is a common start.")
 
@@ -97,36 +97,36 @@ def together(names: Sequence[str]) -> Groups:
     return (tuple(range(len(names))),)
 
 
-@part("clip.flat", clip_norm="level")
+@part("clip.flat")
 @dataclass(frozen=True)
 class Flat:
     """One bound on the whole vector."""
 
-    level: float
+    clip_norm: float
     bounds = "norm"
     adapts_to = ""
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_clip_norm(self.clip_norm)
 
     def groups(self, names: Sequence[str]) -> Groups:
         return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.level)
+        return shrink(norms, self.clip_norm)
 
 
-@part("clip.per-layer", clip_norm="level")
+@part("clip.per-layer")
 @dataclass(frozen=True)
 class PerLayer:
     """The same bound for every layer, chosen so that the whole vector keeps the level: C / sqrt(layers) each."""
 
-    level: float
+    clip_norm: float
     bounds = "layers"
     adapts_to = ""
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_clip_norm(self.clip_norm)
 
     def groups(self, names: Sequence[str]) -> Groups:
         layers: dict[str, list[int]] = {}
@@ -135,10 +135,10 @@ class PerLayer:
         return tuple(tuple(members) for members in layers.values())
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.level / math.sqrt(norms.shape[1]))
+        return shrink(norms, self.clip_norm / math.sqrt(norms.shape[1]))
 
 
-@part("clip.quantile", clip_norm="level", learning_rate="rate", count_stddev="count_noise")
+@part("clip.quantile", learning_rate="rate", count_stddev="count_noise")
 @dataclass(frozen=True)
 class Quantile:
     """A level that follows a quantile of the norms (Andrew et al. 2021), by a noisy count that is paid for.
@@ -148,7 +148,7 @@ class Quantile:
     z^-2 = z_v^-2 + (2 count_noise)^-2.
     """
 
-    level: float
+    clip_norm: float
     quantile: float = 0.5
     rate: float = 0.2
     count_noise: float = 4.0
@@ -156,7 +156,7 @@ class Quantile:
     adapts_to = "count"
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_clip_norm(self.clip_norm)
         if not 0 < self.quantile < 1:
             raise DpflError(f"The quantile must lie between 0 and 1, not {self.quantile}.")
         if not 0 < self.count_noise < math.inf:
@@ -168,7 +168,7 @@ class Quantile:
         return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.level)
+        return shrink(norms, self.clip_norm)
 
     def vector_multiplier(self, noise_multiplier: float) -> float:
         """The share of the noise that is left for the vector."""
@@ -183,32 +183,32 @@ class Quantile:
     def adapt(self, noisy_fraction: float) -> Quantile:
         """C <- C exp(-rate (b - quantile)), with b the noisy fraction that was not clipped."""
         fraction = min(max(noisy_fraction, 0.0), 1.0)
-        return replace(self, level=self.level * math.exp(-self.rate * (fraction - self.quantile)))
+        return replace(self, clip_norm=self.clip_norm * math.exp(-self.rate * (fraction - self.quantile)))
 
 
-@part("clip.public-median", clip_norm="level")
+@part("clip.public-median")
 @dataclass(frozen=True)
 class PublicMedian:
     """A level equal to the median norm on public clients, found anew each round; costs no privacy."""
 
-    level: float = 1.0
+    clip_norm: float = 1.0
     bounds = "norm"
     adapts_to = "public"
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_clip_norm(self.clip_norm)
 
     def groups(self, names: Sequence[str]) -> Groups:
         return together(names)
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.level)
+        return shrink(norms, self.clip_norm)
 
     def adapt(self, public_norms: Sequence[float]) -> PublicMedian:
-        return replace(self, level=median(public_norms, self.level))
+        return replace(self, clip_norm=median(public_norms, self.clip_norm))
 
 
-@part("clip.share-of-mean", clip_norm="level")
+@part("clip.share-of-mean")
 @dataclass(frozen=True)
 class ShareOfMean(Flat):
     """`share` of the mean norm of an update in a run without privacy, of `rounds` rounds or as many as the run (clipping paper,
@@ -225,10 +225,10 @@ class ShareOfMean(Flat):
 
     def adapt(self, norms: Sequence[float]) -> ShareOfMean:
         mean = math.fsum(norms) / len(norms) if norms else 0.0
-        return replace(self, level=self.share * mean) if 0 < mean < math.inf else self
+        return replace(self, clip_norm=self.share * mean) if 0 < mean < math.inf else self
 
 
-@part("clip.model", clip_norm="level")
+@part("clip.model")
 @dataclass(frozen=True)
 class ModelClip(Flat):
     """A bound on the client's whole model instead of its update (clipping paper, section 2.1); known to bias FedAvg."""
@@ -236,12 +236,12 @@ class ModelClip(Flat):
     bounds = "model"
 
 
-@part("clip.none", optional=("level",), clip_norm="level")
+@part("clip.none", optional=("level",))
 @dataclass(frozen=True)
 class NoClip:
     """No bound: nothing private can be said of a sum of such vectors."""
 
-    level: float = math.inf
+    clip_norm: float = math.inf
     bounds = "nothing"
     adapts_to = ""
 
@@ -267,7 +267,7 @@ def group_norms(vector: Tensor, groups: Groups, offsets: Sequence[int]) -> Tenso
     return torch.stack([squares[list(members)].sum() for members in groups]).sqrt()
 
 
-def measured(vector: Tensor, clip: Clip | None = None) -> float:
+def measure_norms(vector: Tensor, clip: Clip | None = None) -> float:
     """The length of one vector, by the clip's own measure where it has one."""
     return float(_norm(vector, clip))
 

@@ -18,7 +18,7 @@ import numpy as np
 from dpfl.codec import part
 from dpfl.errors import DpflError
 from dpfl.lazy_import import torch
-from dpfl.privacy.mechanisms.clip import Clip, Groups, check_level, median, shrink, together
+from dpfl.privacy.mechanisms.clip import Clip, Groups, check_clip_norm, median, shrink, together
 from dpfl.privacy.mechanisms.haar import Haar
 from dpfl.privacy.mechanisms.noise import check_multiplier
 
@@ -40,7 +40,7 @@ def _weights(ends: tuple[int, ...], name: str, energies: tuple[float, ...]) -> T
     return _transform(ends).weights(name, torch.tensor(energies, dtype=torch.float64) if energies else None)
 
 
-@part("clip.haar", optional=("public",), clip_norm="level")
+@part("clip.haar", optional=("public",))
 @dataclass(frozen=True)
 class HaarClip:
     """A bound on a unit's coefficients: on |W H|, or as published on |H|, or on |H| of each level (`HaarLevels`).
@@ -48,7 +48,7 @@ class HaarClip:
     With `public` the level is the median on public clients: once where it is of samples, each round where it is of updates.
     """
 
-    level: float
+    clip_norm: float
     bound: str = "weighted"
     weights: str = "paper"
     by_layer: bool = False
@@ -58,7 +58,7 @@ class HaarClip:
     bounds = "coefficients"
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        check_clip_norm(self.clip_norm)
         if self.bound not in BOUNDS:
             raise DpflError(f"A Haar clip bounds {' or '.join(BOUNDS)}, not {self.bound!r}.")
 
@@ -67,9 +67,9 @@ class HaarClip:
         return "public" if self.public else ""
 
     def adapt(self, public_norms: Sequence[float]) -> HaarClip:
-        return replace(self, level=median(public_norms, self.level))
+        return replace(self, clip_norm=median(public_norms, self.clip_norm))
 
-    def fitted(self, ends: Sequence[int]) -> HaarClip:
+    def for_model(self, ends: Sequence[int]) -> HaarClip:
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
 
     def groups(self, names: Sequence[str]) -> Groups:
@@ -83,10 +83,10 @@ class HaarClip:
         return rows.square().sum(1).sqrt() if self.bound == "weighted" else haar.transform(rows).square().sum(1).sqrt()
 
     def factors(self, norms: Tensor) -> Tensor:
-        return shrink(norms, self.level)
+        return shrink(norms, self.clip_norm)
 
 
-@part("clip.haar-levels", optional=("public",), clip_norm="level")
+@part("clip.haar-levels", optional=("public",))
 @dataclass(frozen=True)
 class HaarLevels(HaarClip):
     """The bound on each level of H by itself (wavelet paper, section 4.3)."""
@@ -97,7 +97,7 @@ class HaarLevels(HaarClip):
         """Each row inside its bounds, in float64."""
         haar = _transform(self.ends)
         levels = torch.split(haar.transform(rows.double()), haar.band_sizes.tolist(), dim=1)
-        inside = [level * shrink(level.square().sum(1, keepdim=True).sqrt(), self.level) for level in levels]
+        inside = [level * shrink(level.square().sum(1, keepdim=True).sqrt(), self.clip_norm) for level in levels]
         return haar.inverse(torch.cat(inside, dim=1))
 
 
@@ -131,7 +131,7 @@ class HaarNoise:
         factor = math.sqrt(2 / (2 + math.log2(_transform(self.ends).coefficients))) if self.lemma else 1.0
         return factor * (self.portion or 1.0)
 
-    def fitted(self, ends: Sequence[int]) -> HaarNoise:
+    def for_model(self, ends: Sequence[int]) -> HaarNoise:
         return replace(self, ends=tuple(ends) if self.by_layer else (ends[-1],))
 
     def effective(self, clip: Clip) -> float:

@@ -47,7 +47,7 @@ class BandedNoise:
                 f"Clients take part every {self.turns} rounds, so noise can be taken back over as many bands, not {self.bands}."
             )
 
-    def over(self, rounds: int, turns: int) -> BandedNoise:
+    def for_rounds(self, rounds: int, turns: int) -> BandedNoise:
         return replace(self, rounds=rounds, turns=turns)
 
     @property

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@part("release", optional=("divisor",), divide_by_drawn="realised", noise_shares="sums")
+@part("release", optional=("divisor",))
 @dataclass(frozen=True)
 class Release:
     """Sampling x Clip x Noise. Without noise it is an ordinary sum, and its event says that it protects nothing.
@@ -51,8 +51,8 @@ class Release:
     clip: Clip = field(default_factory=NoClip)
     noise: Gaussian | Uncalibrated | HaarNoise | BandedNoise | None = None
     shared_by: int | None = None
-    realised: bool = False
-    sums: NoiseShares | None = None
+    divide_by_drawn: bool = False
+    noise_shares: NoiseShares | None = None
     divisor: float | None = None
     of_models = False
 
@@ -76,15 +76,15 @@ class Release:
             )
         if self.whole_run and (self.clip.adapts_to or self.shared_by):
             raise DpflError("Noise that later rounds take back needs one clip level for all of them, and is made in one place.")
-        if self.sums is not None:
+        if self.noise_shares is not None:
             self._check_sums()
-        if self.divisor is not None and (self.realised or not 0 < self.divisor < math.inf):
+        if self.divisor is not None and (self.divide_by_drawn or not 0 < self.divisor < math.inf):
             raise DpflError(f"A noisy sum is divided by a number above 0 or by what was drawn, not by {self.divisor}.")
         if self.clip.adapts_to == "count" and isinstance(self._kind, HaarNoise):
             raise DpflError("The count of quantile clipping is one release with Gaussian noise; use that, or a fixed clip.")
 
     def _check_sums(self) -> None:
-        if self.noise is None or self.shared_by or self.realised or self.divisor or self.of_models:
+        if self.noise is None or self.shared_by or self.divide_by_drawn or self.divisor or self.of_models:
             raise DpflError(
                 "A secure sum is of clipped vectors with noise that all clients share, divided by nothing that was drawn."
             )
@@ -113,7 +113,7 @@ class Release:
         return self.noise is not None
 
     @property
-    def planned(self) -> bool:
+    def uncalibrated(self) -> bool:
         """Whether its noise is still to be found from a budget."""
         return isinstance(self.noise, Uncalibrated)
 
@@ -159,17 +159,17 @@ class Release:
         """Its noise, where later rounds take it back."""
         return self.noise if isinstance(self.noise, BandedNoise) else None
 
-    def over(self, rounds: int, population: int) -> Release:
+    def for_rounds(self, rounds: int, population: int) -> Release:
         """The release for a run of so many rounds; only noise that is taken back later has to know."""
         kind = self._kind
         if not isinstance(kind, BandedNoise) or not isinstance(self.sampling, Cyclic):
             return self
-        found = kind.over(rounds, self.sampling.turns(population))
+        found = kind.for_rounds(rounds, self.sampling.turns(population))
         return replace(self, noise=Uncalibrated(found) if isinstance(self.noise, Uncalibrated) else found)
 
-    def secured(self) -> Release:
+    def with_secure_noise(self) -> Release:
         """The release with its noise on a grid; refused where there is no such form of the noise."""
-        if self.sums:  # whole numbers as it is
+        if self.noise_shares:  # whole numbers as it is
             return self
         if self.shared_by:
             raise DpflError(
@@ -182,38 +182,38 @@ class Release:
             )
         return replace(self, noise=SecureGaussian(self.noise.multiplier))
 
-    def fitted(self, ends: Sequence[int]) -> Release:
+    def for_model(self, ends: Sequence[int]) -> Release:
         """The release for a model whose parameters end here; only Haar coefficients have to know."""
-        clip = self.clip.fitted(ends) if isinstance(self.clip, HaarClip) else self.clip
+        clip = self.clip.for_model(ends) if isinstance(self.clip, HaarClip) else self.clip
         noise = self._kind
         if not isinstance(noise, HaarNoise):
             return replace(self, clip=clip)
-        found = noise.fitted(ends)
+        found = noise.for_model(ends)
         return replace(self, clip=clip, noise=Uncalibrated(found) if isinstance(self.noise, Uncalibrated) else found)
 
-    def divides_by(self, size: int) -> float:
+    def divisor_for(self, size: int) -> float:
         """Of a client that declared so many units: what it expects to draw, unless all divide by one number."""
         return self.sampling.expected(size) if self.divisor is None else self.divisor
 
     @property
     def of_slopes(self) -> Release:
         """For a slope of gradients: with a clip that few raw ones reach, and with noise to match, at the same cost."""
-        return replace(self, clip=replace(self.clip, level=LONGER * self.clip.level))  # type: ignore[type-var]
+        return replace(self, clip=replace(self.clip, clip_norm=LONGER * self.clip.clip_norm))  # type: ignore[type-var]
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
         """How far the weighted sum moves, at most, when one unit is added or removed; twice that when one is replaced."""
-        return self.clip.level * largest_weight
+        return self.clip.clip_norm * largest_weight
 
     def event(self, population: int) -> Event:
         """What one such release costs, for a population of this many units; no noise covers a clip that is raw itself."""
-        covered = self.private and not self.realised and self.clip.adapts_to != "raw"
+        covered = self.private and not self.divide_by_drawn and self.clip.adapts_to != "raw"
         return self.sampling.event(self.multiplier, population) if covered else gaussian(0.0)
 
     def stated_event(self, population: int) -> Event:
         """What a paper counts it as: by the multiplier that it states."""
         return self.sampling.event(self.noise.multiplier, population) if self.noise else gaussian(0.0)
 
-    def deviation(self, largest_weight: float = 1.0) -> float:
+    def stddev(self, largest_weight: float = 1.0) -> float:
         """The standard deviation of the noise on every coordinate (or coefficient) of the weighted sum."""
         if self.noise is None:
             return 0.0
@@ -221,10 +221,10 @@ class Release:
         multiplier = self.clip.vector_multiplier(stated) if isinstance(self.clip, Quantile) else stated
         return multiplier * self.sensitivity(largest_weight)
 
-    def whole_sum(self, bound: float, clients: int) -> IntegerSum:
+    def integer_sum(self, bound: float, clients: int) -> IntegerSum:
         """How so many clients send vectors whose numbers are within the bound, each with its share of the noise."""
-        assert self.sums is not None
-        return IntegerSum(self.added, bound, clients)
+        assert self.noise_shares is not None
+        return IntegerSum(self.local_stddev, bound, clients)
 
     def outward(self, vector: Tensor) -> Tensor:
         """A clipped vector as it goes into a secure sum: what the clip bounds, and the noise is added to."""
@@ -234,7 +234,7 @@ class Release:
     def count_unit(self) -> float | None:
         """In a secure sum whose clip follows a count: what one of the count is beside the vector, so that noise of the vector's
         deviation on it is the noise of the count. None where nothing is counted."""
-        return self.deviation() / self.clip.count_noise if self.sums and isinstance(self.clip, Quantile) else None
+        return self.stddev() / self.clip.count_noise if self.noise_shares and isinstance(self.clip, Quantile) else None
 
     def into_sum(self, vector: Tensor, inside: bool | None = None) -> Tensor:
         """What a unit adds to a secure sum: its clipped vector, and where they are counted b - 1/2 beside it, 0 if it was not
@@ -249,23 +249,23 @@ class Release:
         return self.noise.inward(total) if isinstance(self.noise, HaarNoise) else total
 
     @property
-    def added(self) -> float:
+    def local_stddev(self) -> float:
         """The deviation of the noise that is added in one place."""
-        whole = self.deviation() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
-        return self.sums.share(whole) if self.sums else whole
+        whole = self.stddev() * (self.noise.share if isinstance(self.noise, HaarNoise) else 1.0)
+        return self.noise_shares.share(whole) if self.noise_shares else whole
 
     def energy(self, size: int) -> float:
         """E |noise|^2 of a sum of this size, in units of deviation^2."""
         return self.noise.energy(size) if isinstance(self.noise, HaarNoise) else float(size)
 
-    def noised(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
+    def add_noise(self, total: Tensor, rng: np.random.Generator, largest_weight: float = 1.0, share: float = 1.0) -> Tensor:
         """The sum with its noise, in new memory; `share` is the part of the variance to be added here, the rest elsewhere.
 
         A float64 sum is rounded to float32 after the noise is in it: what is rounded before is part of the sensitivity.
         """
         if self.noise is None or not share:
             return total.to(torch.float32, copy=True)
-        deviation = self.deviation(largest_weight)
+        deviation = self.stddev(largest_weight)
         if self.secure:
             return secure_sum(total, deviation, deviation / self.sensitivity(largest_weight), rng)
         noise = self.noise.vector(total.numel(), deviation * share**0.5, rng)
@@ -273,16 +273,16 @@ class Release:
         np.add(noise.numpy(), total.numpy(), out=noise.numpy(), casting="same_kind")
         return noise
 
-    def carrying(self, total: Tensor, noise: Tensor) -> Tensor:
+    def add_given_noise(self, total: Tensor, noise: Tensor) -> Tensor:
         """The sum with noise that was made for it before."""
         return (total + noise).float()
 
-    def noised_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
+    def add_noise_to_number(self, value: float, rng: np.random.Generator, largest_weight: float = 1.0) -> float:
         """One number that a unit moves as far as the weighted sum, with noise of the same deviation."""
-        deviation = self.deviation(largest_weight)
+        deviation = self.stddev(largest_weight)
         return noisy_number(value, deviation, deviation / self.sensitivity(largest_weight), rng, self.secure)
 
-    def noised_count(self, total: float, rng: np.random.Generator) -> float:
+    def add_noise_to_count(self, total: float, rng: np.random.Generator) -> float:
         """The sum of b - 1/2 for quantile clipping with its share of the noise: a unit moves it by 1/2."""
         assert isinstance(self.clip, Quantile)
         return noisy_number(total, self.clip.count_noise, 2 * self.clip.count_noise, rng, self.secure)
@@ -291,11 +291,11 @@ class Release:
         """A float32 sum of so many units, each `longest` at most, must not be so large that its rounding swallows the noise."""
         if self.noise is None:
             return
-        check_deviation(self.added)
-        if self.added < ABSORBED * units * longest:
+        check_deviation(self.local_stddev)
+        if self.local_stddev < ABSORBED * units * longest:
             raise DpflError(
                 f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum of {units:g} clipped units; "
-                f"raise it above {ABSORBED * units * longest * self.multiplier / self.added:.2g}, or draw fewer at a time."
+                f"raise it above {ABSORBED * units * longest * self.multiplier / self.local_stddev:.2g}, or draw fewer at a time."
             )
 
 
@@ -305,7 +305,7 @@ class SizeDependentNoise(Protocol):
     @property
     def multiplier(self) -> float: ...
 
-    def of(self, samples: int) -> SizeDependentNoise:
+    def for_size(self, samples: int) -> SizeDependentNoise:
         """For a client that declared so many."""
 
     def claimed(self, releases: int) -> float: ...
@@ -314,9 +314,6 @@ class SizeDependentNoise(Protocol):
 @part(
     "update-release",
     optional=("divisor", "by_samples"),
-    divide_by_drawn="realised",
-    noise_shares="sums",
-    sensitivity_bound="moves",
 )
 @dataclass(frozen=True)
 class UpdateRelease(Release):
@@ -325,20 +322,20 @@ class UpdateRelease(Release):
     With `by_samples` the noise is each client's own (`own`); what stands here is then that of a usual one.
     """
 
-    moves: float = math.inf
+    sensitivity_bound: float = math.inf
     protects: str = "sample"
     by_samples: SizeDependentNoise | None = None
     of_models = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.moves < math.inf:
+        if not 0 < self.sensitivity_bound < math.inf:
             raise DpflError("The noise of an upload needs a bound on how far one unit moves it; give a positive number.")
         if self.protects not in ("sample", "client"):
             raise DpflError(f"The noise of an upload protects a sample or a client, not {self.protects!r}.")
         if self.sampling != All():
             raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
-        if self.shared_by is not None or self.realised or self.divisor is not None:
+        if self.shared_by is not None or self.divide_by_drawn or self.divisor is not None:
             raise DpflError(
                 "An upload has its noise, and is divided by nothing: a divisor, shared_by and realised are not for it."
             )
@@ -346,24 +343,24 @@ class UpdateRelease(Release):
             raise DpflError(
                 "How far an upload moves bounds no Haar coefficients; put their noise in steps, or on the sum of a round."
             )
-        if self.protects == "client" and not self.covers(self.apart):
+        if self.protects == "client" and not self.covers(self.diameter):
             raise DpflError(
-                f"Two uploads inside the clip can be twice its level apart, but moves = {self.moves:g}; give at least "
-                f"{self.apart:g}."
+                f"Two uploads inside the clip can be twice its level apart, but moves = {self.sensitivity_bound:g}; give at least "
+                f"{self.diameter:g}."
             )
 
-    def own(self, noise: SizeDependentNoise) -> UpdateRelease:
+    def with_client_noise(self, noise: SizeDependentNoise) -> UpdateRelease:
         """With the noise of one client."""
         return replace(self, noise=Gaussian(noise.multiplier), by_samples=None)
 
     @property
-    def apart(self) -> float:
+    def diameter(self) -> float:
         """How far two uploads of one client can be apart, whatever its data: twice the clip."""
-        return 2 * self.clip.level
+        return 2 * self.clip.clip_norm
 
     def covers(self, distance: float) -> bool:
         """Whether the noise is made for so far a move; the last digits are the clip's own margin."""
-        return self.moves >= distance * (1 - 1e-9)
+        return self.sensitivity_bound >= distance * (1 - 1e-9)
 
     @property
     def neighbours(self) -> str:
@@ -371,4 +368,4 @@ class UpdateRelease(Release):
         return REPLACE if self.protects == "client" else super().neighbours
 
     def sensitivity(self, largest_weight: float = 1.0) -> float:
-        return self.moves * largest_weight
+        return self.sensitivity_bound * largest_weight

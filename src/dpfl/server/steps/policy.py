@@ -124,7 +124,7 @@ class FixedSteps:
         return ()
 
 
-def chosen(policy: StepPolicy, now: StepContext) -> int:
+def choose_steps(policy: StepPolicy, now: StepContext) -> int:
     """tau of a round; fixed beforehand it is what the policy says of all rounds, so that T is no output."""
     tau = policy.next(now)
     if tau != int(tau) or tau < 1:

@@ -78,7 +78,7 @@ class Executor:
     def _reply(self, tree: flower_messages.ObjectTree, node: int, run: int) -> tuple[bytes | None, str]:
         try:
             message = flower_messages.pull(self._client, tree, node, run, self._most, self._ending)
-            letter = flower_messages.unpacked(message.content, self._most)
+            letter = flower_messages.unpack(message.content, self._most)
         except (UnreadableMessage, ValueError):
             return None, TOO_LARGE
         try:

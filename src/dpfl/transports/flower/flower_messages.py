@@ -86,12 +86,12 @@ def refuse_large(client: _Holder, most: int) -> None:
     client._client.event_hooks["response"].append(check)
 
 
-def packed(letter: bytes) -> RecordDict:
+def pack(letter: bytes) -> RecordDict:
     pieces = [letter[start : start + PIECE] for start in range(0, len(letter), PIECE)]
     return RecordDict({f"{index:06d}": ConfigRecord({"piece": piece}) for index, piece in enumerate(pieces)})
 
 
-def unpacked(content: RecordDict, most: int) -> bytes:
+def unpack(content: RecordDict, most: int) -> bytes:
     pieces: list[bytes] = []
     for index, (name, record) in enumerate(sorted(content.items())):
         if name != f"{index:06d}" or not isinstance(record, ConfigRecord) or set(record) != {"piece"}:
@@ -116,12 +116,12 @@ def instruction(letter: bytes, address: int, server: int, run: int, seconds: flo
         ttl=seconds,
         message_type=KIND,
     )
-    return make_message(metadata=metadata, content=packed(letter))
+    return make_message(metadata=metadata, content=pack(letter))
 
 
 def reply(to: Message, letter: bytes | None, reason: str = "") -> Message:
     """An error with a fixed reason where there is no letter: what went wrong is the node's own affair."""
-    return Message(packed(letter) if letter is not None else Error(code=2, reason=reason), reply_to=to)
+    return Message(pack(letter) if letter is not None else Error(code=2, reason=reason), reply_to=to)
 
 
 def push(client: RuntimeHttpClient, message: Message, node: int) -> str:

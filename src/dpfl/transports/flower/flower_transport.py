@@ -158,7 +158,7 @@ class FlowerTransport:
         """None where Flower says that it was lost, or it got lost just now."""
         try:
             message = flower_messages.pull(self._client, tree, SUPERLINK_NODE_ID, self._run, self.most)
-            return flower_messages.unpacked(message.content, self.most) if message.has_content() else None
+            return flower_messages.unpack(message.content, self.most) if message.has_content() else None
         except (httpx.HTTPError, UnreadableMessage):
             return None
 

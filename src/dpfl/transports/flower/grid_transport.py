@@ -9,7 +9,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from dpfl.protocol.transport import Delivery
-from dpfl.transports.flower.flower_messages import KIND, LIFE_SECONDS, UnreadableMessage, packed, unpacked
+from dpfl.transports.flower.flower_messages import KIND, LIFE_SECONDS, UnreadableMessage, pack, unpack
 
 FIRST_NAP, LAST_NAP = 0.05, 0.5
 
@@ -25,7 +25,7 @@ class GridTransport:
         return [str(node) for node in self._grid.get_node_ids()]
 
     def send(self, address: str, letter: bytes) -> str:
-        message = Message(packed(letter), dst_node_id=int(address), message_type=KIND, ttl=self._life)
+        message = Message(pack(letter), dst_node_id=int(address), message_type=KIND, ttl=self._life)
         (ticket,) = self._grid.push_messages([message])
         self._sent[ticket] = address
         return ticket
@@ -44,7 +44,7 @@ class GridTransport:
         ticket = message.metadata.reply_to_message_id
         address = self._sent.pop(ticket, "")
         try:
-            letter = None if message.has_error() else unpacked(message.content, self.most)
+            letter = None if message.has_error() else unpack(message.content, self.most)
         except UnreadableMessage:
             letter = None
         return Delivery(address, ticket if address else "", letter)

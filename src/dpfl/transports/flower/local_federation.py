@@ -25,7 +25,7 @@ ALLOWED = 3
 """A node's epsilon in all, as many times that of the run: room for two more."""
 
 
-def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Any], allow: Mapping[str, Any],
+def write_layout(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Any], allow: Mapping[str, Any],
              tell: Mapping[str, Any], secure: Mapping[str, Any] | None = None) -> tuple[str, dict[str, str]]:  # fmt: skip
     """A server and its nodes, each with a folder of its own: the server's address, and the line of each node's keys. With
     `secure` the nodes sum with each other."""
@@ -52,7 +52,7 @@ def laid_out(folder: Path, dealt: Mapping[str, Mapping[str, Any]], limits: Mappi
 
 
 @contextmanager
-def running(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def run_federation(folder: Path, names: Mapping[str, str]) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Every node as a process of its own."""
     started: dict[str, subprocess.Popen[bytes]] = {}
     try:
