@@ -99,7 +99,7 @@ def test_the_published_clip_is_half_the_mean_norm_over_clients_and_rounds() -> N
     order = run.next_order()
     assert order.tasks[0].clients.clip.clip_norm == pytest.approx(0.5 * 18 / 6)
     assert [one.round for one in seen] == [0, 1]
-    assert all(one.tasks[0].clients.clip.level == math.inf for one in seen)
+    assert all(one.tasks[0].clients.clip.clip_norm == math.inf for one in seen)
     # The second round of FedAvg starts where the first ended: the mean of updates of norm 3, 1 and 2.
     assert float(seen[1].vector.norm()) == pytest.approx(2.0)
     assert float(run.state.vector.norm()) == 0

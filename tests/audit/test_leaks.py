@@ -81,7 +81,7 @@ def test_a_client_that_tells_whether_it_was_clipped_is_caught(monkeypatch: pytes
 
     def telling(self: ClientRunner, task, vector, generator, added):
         update, _ = honest(self, task, vector, generator, added)
-        return update, bool((self.model.vector - vector).norm() <= task.upload.clip.level)
+        return update, bool((self.model.vector - vector).norm() <= task.update.clip.clip_norm)
 
     monkeypatch.setattr(ClientRunner, "_upload", telling)
     assert [leak.what for leak in leaks(system("ldp-fl", "sound")) or []] == ["inside of client 0"]

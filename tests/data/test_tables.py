@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpfl.data.tables import table_files
 from dpfl.data.tables.declared import declare
 from dpfl.data.tables.schema import Schema
-from dpfl.data.tables.table import Table, read_table, table_files
+from dpfl.data.tables.table import Table, read_table
 from dpfl.data.tables.table_files import TextFormat
 from dpfl.errors import DpflError
 from tests.conftest import example

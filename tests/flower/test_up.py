@@ -121,7 +121,7 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
     proposed = {
         "invented": replace(proposal, federation=(*NODES, "node-3"), keys=(*keys, stranger)),
         "swapped": replace(proposal, keys=tuple(reversed(keys))),
-        "few": replace(proposal, sums=NoiseShares(1)),
+        "few": replace(proposal, noise_shares=NoiseShares(1)),
         "0123456789abcdef": replace(proposal, rounds=2),
     }
     letters = [
@@ -137,8 +137,8 @@ def _sets_up(liar: Liar) -> str:
     assert liar.told(*(liar.letter(name, "card", "set-up", {"number": 1}) for name in NODES)) == ["card"] * 3
     cards = [answer.head["card"] for answer in liar.answers]
     forged, invented = [*cards[:2], cards[2] | {"mask": cards[1]["mask"]}], [*cards, cards[2] | {"name": "node-3"}]
-    alone = replace(liar.system.samples, sums=None, noise=SecureGaussian(0.8))
-    by_itself = liar.work(liar.task("node-2", samples=alone, summed=None), "")
+    alone = replace(liar.system.samples, noise_shares=None, noise=SecureGaussian(0.8))
+    by_itself = liar.work(liar.task("node-2", samples=alone, secure_sum=None), "")
     shown = zip(NODES, (forged, invented, cards[2:]), strict=True)
     wrong = [liar.letter(name, "meet", "wrong", {"cards": given}) for name, given in shown]
     assert liar.told(*wrong, by_itself) == ["bad-keys", "bad-keys", "too-few-survivors", "unmasked"]
@@ -151,7 +151,7 @@ def _sums(liar: Liar, here: str) -> dict[str, MaskedInput]:
     assert liar.told(*orders) == ["masked"] * 3
     first = [answer.arrays for answer in liar.answers]
     changed, older = liar.work(liar.task("node-2", 1), here, model=0.1), liar.work(liar.task("node-2", 0), here)
-    bare = liar.work(liar.task("node-1", 2, summed=None), here)
+    bare = liar.work(liar.task("node-1", 2, secure_sum=None), here)
     assert liar.told(*orders, changed, older, bare) == [*["masked"] * 3, "order-changed", "sum-over", "uncovered"]
     again = [answer.arrays for answer in liar.answers]
     assert all((one["numbers"] == other["numbers"]).all() for one, other in zip(first, again, strict=False))

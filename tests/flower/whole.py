@@ -95,7 +95,7 @@ class Liar:
         self.system = algorithms.from_name(**SECURE["algorithm"]).with_secure_sums(NoiseShares(2))
 
     def task(self, name: str, round: int = 0, **changes: Any) -> ClientTask:
-        given = {"samples": self.system.samples, "summed": SecureSumTerms(1.0, 1000.0, 3), **changes}
+        given = {"samples": self.system.samples, "secure_sum": SecureSumTerms(1.0, 1000.0, 3), **changes}
         return ClientTask(round, NODES.index(name), 1, self.system.local, self.system.clients, **given)
 
     def letter(self, name: str, kind: str, order: str, words: Mapping[str, Any], arrays: Any = None) -> tuple[str, bytes]:

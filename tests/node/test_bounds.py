@@ -56,7 +56,7 @@ UPLOAD = UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bo
 KINDS: dict[str, ClientTask] = {
     "steps": TASK,
     "a slope": SLOPED,
-    "an upload": round_of(0, samples=None, upload=UPLOAD),
+    "an upload": round_of(0, samples=None, update=UPLOAD),
     **{type(survey).__name__: replace(TASK, steps=0, query=survey) for survey in SURVEYS},
 }
 EVENTS = ((EVENT, ROUNDS * STEPS), *((survey.event, 1) for survey in SURVEYS), (UPLOAD.event(1), 1))
@@ -183,7 +183,7 @@ def test_a_client_s_sum_is_weighted_in_float64(begun: tuple[Together, str], monk
         IntegerSum, "numbers", lambda self, vector, rng: given.append(vector) or np.zeros(len(vector), self.kind)
     )
     scale = 0.3
-    task = summed("a", summed=SecureSumTerms(scale, 60.0, len(together.nodes)))
+    task = summed("a", secure_sum=SecureSumTerms(scale, 60.0, len(together.nodes)))
     together.nodes["a"](together.work(session, task))
     (sent,) = given
     assert sent.dtype == np.float64

@@ -52,10 +52,10 @@ def test_a_metric_does_not_say_one_number_of_each_sample_ten_thousand_times(tmp_
     words = {"model": "linear", "options": (), "learning": held.task, "shape": held.shape, "schema": schema_digest(held)}
     node(join(replace(PROPOSAL, **words, events=((metric.event, 1),))))
     for numbers, cells in ((0, 10_000), (0, 2), (2, 0), (0, 0)):
-        task = round_of(ROUNDS, steps=0, survey=replace(metric, numbers=numbers, cells=cells))
+        task = round_of(ROUNDS, steps=0, query=replace(metric, numbers=numbers, cells=cells))
         assert node.refused(work(task, np.zeros(SMALL, np.float32))) == "uncovered"
     assert node.spent() == {}
-    honest = node(work(round_of(ROUNDS, steps=0, survey=metric), np.zeros(SMALL, np.float32)))
+    honest = node(work(round_of(ROUNDS, steps=0, query=metric), np.zeros(SMALL, np.float32)))
     assert honest.arrays["raw_answer"].shape == (1,)
 
 

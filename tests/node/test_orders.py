@@ -202,14 +202,14 @@ class TestSummedTasks:
     SUMMED = SecureSumTerms(1.0, 60.0, 4)
 
     def reason(self, **changes: Any) -> str:
-        usual = {"samples": self.RELEASE, "summed": self.SUMMED, "steps": 1}
+        usual = {"samples": self.RELEASE, "secure_sum": self.SUMMED, "steps": 1}
         task: ClientTask = replace(TASK, **{**usual, **changes})
         return str(DisclosureRules(sums=True).reason(task) or "")
 
     def test_one_step_or_one_update_is_in_a_sum_and_nothing_beside_it(self) -> None:
         assert self.reason() == ""
         assert self.reason(steps=2) == "uncovered"
-        assert self.reason(summed=None) == "uncovered"
+        assert self.reason(secure_sum=None) == "uncovered"
         assert self.reason(slope=True) == "uncovered"
         assert self.reason(raw=True) == "raw-values"
         update = {"samples": None, "clients": self.RELEASE}
@@ -218,10 +218,10 @@ class TestSummedTasks:
 
     def test_of_answers_only_means_with_shared_noise_are_summed(self) -> None:
         mean = MeanQuery(5.0, secure=True)
-        asked = {"steps": 0, "survey": mean}
+        asked = {"steps": 0, "query": mean}
         assert self.reason(**asked) == ""
-        assert self.reason(**asked, summed=None) == ""
-        assert self.reason(**{**asked, "survey": LabelQuery(5.0, secure=True)}) == "uncovered"
+        assert self.reason(**asked, secure_sum=None) == ""
+        assert self.reason(**{**asked, "query": LabelQuery(5.0, secure=True)}) == "uncovered"
         assert self.reason(**asked, samples=replace(self.RELEASE, noise_shares=None)) == "uncovered"
         alone = DisclosureRules()
         task = replace(TASK, samples=self.RELEASE, secure_sum=self.SUMMED, **asked)

@@ -86,7 +86,7 @@ def test_removing_one_person_moves_a_step_by_the_level_at_most(held, gone, scale
     task = replace(STEP, samples=Release(All(), clip))
     kept = persons < len(held)
     moved = worked(site(x, y, persons), task) - worked(site(x[kept], y[kept], persons[kept]), task)
-    assert float(moved.double().norm()) * DECLARED <= clip.level * (1 + 1e-4)
+    assert float(moved.double().norm()) * DECLARED <= clip.clip_norm * (1 + 1e-4)
 
 
 @settings(max_examples=15)

@@ -192,7 +192,7 @@ def test_surveys_and_metrics_that_were_planned_are_answered_once(opened: Open) -
     assert counts.arrays["raw_answer"].shape == (10,)
     unmoved(node, work(replace(TASK, steps=0, query=replace(survey, multiplier=6.0))), "order-changed")
     node(work())
-    measured = node(work(round_of(ROUNDS, steps=0, survey=metric)))
+    measured = node(work(round_of(ROUNDS, steps=0, query=metric)))
     assert measured.arrays["raw_answer"].shape == (2,)
     assert node.spent() == {survey.event: 1, EVENT: STEPS, metric.event: 1}
 
@@ -250,15 +250,15 @@ TASKS: dict[str, tuple[Any, str]] = {
         "not-trusted",
     ),
     "an upload for less than a sample moves": (
-        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1)),
+        round_of(0, samples=None, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=0.1)),
         "uncovered",
     ),
     "an upload of clients": (
-        round_of(0, samples=None, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client")),
+        round_of(0, samples=None, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client")),
         "other-unit",
     ),
     "a slope without noise": (
-        round_of(0, slope=True, upload=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)),
+        round_of(0, slope=True, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0)),
         "uncovered",
     ),
     "a slope that was not planned": (round_of(0, slope=True, samples=replace(RELEASE, sampling=Poisson(0.1))), "not-planned"),
@@ -270,7 +270,7 @@ TASKS: dict[str, tuple[Any, str]] = {
     "a mean that was not planned": (replace(TASK, steps=0, query=MeanQuery(5.0, True)), "not-planned"),
     "columns that are not there": (replace(TASK, steps=0, query=ColumnQuery(5.0, 9, (784,), secure=True)), "other-schema"),
     "a metric on samples that were not kept out": (
-        round_of(ROUNDS, steps=0, survey=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
+        round_of(ROUNDS, steps=0, query=MetricQuery(5.0, 1, 0, 1.0, 0.2, secure=True)),
         "other-schema",
     ),
     "another round": (round_of(ROUNDS), "too-many-rounds"),

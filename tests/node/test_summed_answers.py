@@ -23,14 +23,14 @@ MEAN_SUM = SecureSumTerms(1.0, 28.0 * 60, len(NAMES))
 
 
 def asked_mean(name: str, **changes: Any) -> ClientTask:
-    return task(name, **{"steps": 0, "survey": MEAN, "summed": MEAN_SUM, **changes})
+    return task(name, **{"steps": 0, "query": MEAN, "secure_sum": MEAN_SUM, **changes})
 
 
 def test_what_is_asked_with_all_of_its_noise_is_answered_by_itself(together: Together) -> None:
     """A mean before the first round is no part of a sum: its noise is whole."""
     mean = MeanQuery(5.0, secure=True)
     together.joined(events=((mean.event, 1), (EVENT, ROUNDS)))
-    letter = together.work("", task("b", steps=0, survey=mean, summed=None))
+    letter = together.work("", task("b", steps=0, query=mean, secure_sum=None))
     assert said(together.nodes["b"](letter)) == "reply"
 
 
@@ -65,11 +65,11 @@ def test_an_answer_is_summed_on_the_terms_that_the_run_said_and_on_no_others(tog
         ({"samples": replace(RELEASE, noise_shares=NoiseShares(3, 0))}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=NoiseShares(2, 1))}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=None)}, "uncovered"),
-        ({"survey": LabelQuery(5.0, secure=True)}, "uncovered"),
-        ({"survey": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
-        ({"survey": replace(MEAN, multiplier=4.0)}, "not-planned"),
-        ({"summed": replace(MEAN_SUM, clients=3)}, "bad-words"),
-        ({"summed": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
+        ({"query": LabelQuery(5.0, secure=True)}, "uncovered"),
+        ({"query": replace(MEAN, multiplier=0.5)}, "too-little-noise"),
+        ({"query": replace(MEAN, multiplier=4.0)}, "not-planned"),
+        ({"secure_sum": replace(MEAN_SUM, clients=3)}, "bad-words"),
+        ({"secure_sum": replace(MEAN_SUM, bound=1e20)}, "bad-words"),
     ):
         asked = asked_mean("b", **changes)
         letter = together.work(session if asked.noise_shares else "", asked)

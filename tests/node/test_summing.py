@@ -110,13 +110,13 @@ def test_in_a_secure_run_nothing_leaves_unmasked(begun) -> None:
     """A server that goes back to updates of single clients, or to sums on other terms than it said."""
     together, session = begun
     for changes, reason in (
-        ({"samples": ALONE, "summed": None}, "unmasked"),
+        ({"samples": ALONE, "secure_sum": None}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=None)}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=NoiseShares(4, 1))}, "unmasked"),
         ({"samples": replace(RELEASE, noise_shares=NoiseShares(3, 0))}, "unmasked"),
-        ({"summed": None}, "uncovered"),
-        ({"summed": replace(task("b").secure_sum, clients=3)}, "bad-words"),
-        ({"summed": replace(task("b").secure_sum, bound=1e20)}, "bad-words"),
+        ({"secure_sum": None}, "uncovered"),
+        ({"secure_sum": replace(task("b").secure_sum, clients=3)}, "bad-words"),
+        ({"secure_sum": replace(task("b").secure_sum, bound=1e20)}, "bad-words"),
         ({"steps": 2}, "uncovered"),
         ({"slope": True}, "uncovered"),
         ({"raw": True}, "raw-values"),
@@ -293,6 +293,6 @@ def test_a_client_that_is_not_drawn_trains_as_well(tmp_path: Path, monkeypatch) 
     together.joined(**changes)
     session = together.set_up(**changes)
     for round in range(2):
-        together.masked(session, "b", round, clients=drawn, samples=None, summed=SecureSumTerms(1.0, 1.0, len(NAMES)))
+        together.masked(session, "b", round, clients=drawn, samples=None, secure_sum=SecureSumTerms(1.0, 1.0, len(NAMES)))
     together.close()
     assert len(trained) == 2

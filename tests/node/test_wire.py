@@ -119,7 +119,7 @@ SAMPLES = st.builds(
     st.builds(Poisson, st.floats(1e-6, 1.0)),
     st.builds(Flat, FINITE),
     st.none() | st.builds(Gaussian, FINITE),
-    realised=st.booleans(),
+    divide_by_drawn=st.booleans(),
 )
 TASKS = st.builds(
     ClientTask,
@@ -286,10 +286,10 @@ def test_every_reason_has_a_sentence() -> None:
 
 
 STAYS = {
-    "clip.none": {"level"},
+    "clip.none": {"clip_norm"},
     "release": {"divisor"},
     "update-release": {"divisor", "by_samples"},
-    "task": {"norms", "values"},
+    "task": {"norms", "raw_values"},
     "clip.haar": {"public"},
 }
 """What has one value over a wire: no bound; no public clients; and an upload's noise is the node's own by then."""

@@ -109,12 +109,12 @@ class TestLevels:
     @pytest.mark.parametrize(
         "parts",
         [
-            {"shared_by": 3}, {"realised": True}, {"divisor": 5.0}, {"noise": None}, {"clip": PublicMedian(1.0)},
+            {"shared_by": 3}, {"divide_by_drawn": True}, {"divisor": 5.0}, {"noise": None}, {"clip": PublicMedian(1.0)},
             {"noise": FlooredGaussian(1.0, floor=0.5)}, {"clip": HaarClip(1.0), "noise": Gaussian(1.0)},
         ],
     )  # fmt: skip
     def test_secure_sums_of_other_parts_are_refused(self, parts):
-        usual = {"sampling": Poisson(0.5), "clip": Flat(1.0), "noise": Gaussian(1.0), "sums": NoiseShares(3)}
+        usual = {"sampling": Poisson(0.5), "clip": Flat(1.0), "noise": Gaussian(1.0), "noise_shares": NoiseShares(3)}
         Release(**usual)
         with pytest.raises(DpflError):
             Release(**{**usual, **parts})
@@ -181,7 +181,7 @@ class TestHaar:
 
     @pytest.mark.parametrize("noise", [HaarNoise(1.0), HaarNoise(1.0, portion=0.5), HaarNoise(1.0, weights="orthonormal")])
     def test_the_energy_is_that_of_the_noise(self, noise):
-        fitted = noise.fitted((16,))
+        fitted = noise.for_model((16,))
         rng = np.random.default_rng(3)
         drawn = torch.stack([fitted.vector(16, 2.0, rng) for _ in range(300)])
         assert float(drawn.square().sum(1).mean()) / 4 == pytest.approx(fitted.energy(16), rel=0.25)

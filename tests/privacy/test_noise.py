@@ -29,7 +29,7 @@ def assert_deviation(values, deviation):
 
 
 def noise_of(release, seed=0, **options):
-    return release.noised(torch.zeros(SIZE), rng(seed), **options).double().numpy()
+    return release.add_noise(torch.zeros(SIZE), rng(seed), **options).double().numpy()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def noise_of(release, seed=0, **options):
     ],
 )
 def test_measured_noise_has_the_stated_deviation(release):
-    assert_deviation(noise_of(release), release.deviation())
+    assert_deviation(noise_of(release), release.stddev())
 
 
 def test_the_deviation_is_the_multiplier_times_the_level_times_the_largest_weight():

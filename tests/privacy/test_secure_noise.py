@@ -31,7 +31,7 @@ def rng(seed=0):
 
 def larger(release, size):
     """The deviation that is owed to a sum of this size once it is rounded."""
-    deviation = release.deviation()
+    deviation = release.stddev()
     return deviation + release.multiplier * grid(deviation) * math.sqrt(size)
 
 
@@ -168,7 +168,7 @@ def test_a_histogram_and_a_mean_are_on_grids_with_the_deviation_that_is_paid_for
     counts = np.full(5000, 1000.0)
     noisy = private_histogram(counts, 2.0, rng(4), secure=True) * 5000 * 1000
     assert_deviation(noisy / noisy.mean() * 1000 - 1000, 2.0)
-    survey = MeanQuery(3.0).secured()
+    survey = MeanQuery(3.0).with_secure_noise()
     sums = torch.from_numpy(survey.answer([torch.full((10, 4096), 0.3)], 4096, 1, rng(5))).double()
     assert on_grid(sums, grid(3.0 * 64))
     assert_deviation(sums.numpy() - sums.numpy().mean(), 3.0 * 64 + 3.0 * grid(3.0 * 64) * 64)
@@ -189,4 +189,4 @@ def test_it_costs_what_plain_noise_costs():
 )
 def test_noise_without_such_a_form_is_refused(release, words):
     with pytest.raises(DpflError, match=words):
-        release.secured()
+        release.with_secure_noise()

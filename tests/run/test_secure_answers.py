@@ -119,7 +119,7 @@ def test_scales_and_metrics_are_counted_for_the_noise_that_they_have(survey):
 
 
 def test_a_share_of_an_answers_noise_is_for_a_secure_sum_only():
-    release, summed = replace(ASKING.samples, sums=NoiseShares(8, 1)), SecureSumTerms(1.0, 100.0, 10)
+    release, summed = replace(ASKING.samples, noise_shares=NoiseShares(8, 1)), SecureSumTerms(1.0, 100.0, 10)
     task = ClientTask(0, 0, 0, ASKING.local, ASKING.clients, release, query=ASKING.centre, secure_sum=summed)
     assert "no secure sum hides it" in DisclosureRules().refusal(task)
     assert DisclosureRules(sums=True).refusal(task) == ""

@@ -172,7 +172,7 @@ def test_a_run_ends_where_too_few_can_pay(train: Train, ten: Federation):
 
 def test_a_share_is_sent_to_a_secure_sum_only():
     """A node that was not told by its owner that sums are secure adds no share, and never more steps than one."""
-    release = replace(ONE_STEP.samples, sums=NoiseShares(8, 1))
+    release = replace(ONE_STEP.samples, noise_shares=NoiseShares(8, 1))
     task = ClientTask(0, 0, 1, ONE_STEP.local, ONE_STEP.clients, release, secure_sum=SecureSumTerms(1.0, 100.0, 10))
     assert "no secure sum hides it" in DisclosureRules().refusal(task)
     assert DisclosureRules(sums=True).refusal(task) == ""

@@ -10,9 +10,10 @@ import torch
 
 from dpfl.errors import DpflError
 from dpfl.server.released_estimates import LAG, mean_gradient
+from dpfl.server.steps import ali_bounds
 from dpfl.server.steps.adaptive import AliSteps, AlsSteps
 from dpfl.server.steps.ali_bounds import AliInputs
-from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts, ali_bounds
+from dpfl.server.steps.policy import RoundObservation, StepContext, StepFacts
 
 D = 2000
 FACTS = StepFacts(50, 0.5, 1.1, 1.0, D, batches=(60.0, 30.0, 90.0), weights=(0.6, 0.3, 0.9), energy=D)

@@ -57,9 +57,9 @@ def test_fault_a_clip_of_coefficients_of_layers_for_noise_on_those_of_the_whole(
         Release(Poisson(0.1), HaarClip(1.0, ends=(8, 16)), HaarNoise(1.0, ends=(16,))).event(10)
 
 
-@pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"realised": True}])
+@pytest.mark.parametrize("wrong", [{"shared_by": 4}, {"divide_by_drawn": True}])
 def test_an_upload_has_all_of_its_noise_itself(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DpflError, match="shared_by and realised are not for it"):
+    with pytest.raises(DpflError, match="shared_by and divide_by_drawn are not for it"):
         UpdateRelease(All(), Flat(1.0), NOISE, sensitivity_bound=2.0, protects="client", **wrong)
 
 
@@ -161,7 +161,7 @@ TOGETHER: dict[str, tuple[Callable[[], Algorithm], str]] = {
         "expected cohort",
     ),
     "a batch divided as drawn": (
-        lambda: replace(SAMPLES, samples=replace(SAMPLES.samples, realised=True)),
+        lambda: replace(SAMPLES, samples=replace(SAMPLES.samples, divide_by_drawn=True)),
         "named in its leaks",
     ),
     "a policy that counts three slopes": (lambda: replace(SAMPLES, steps=Extra(2)), "extra is 0 or 1"),

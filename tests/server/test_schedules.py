@@ -18,7 +18,7 @@ FIRST = Release(Poisson(0.1), Flat(1.5), Gaussian(2.0))
 
 
 def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
-    plan = DecaySchedule(phases=4).over(20)
+    plan = DecaySchedule(phases=4).for_rounds(20)
     releases = [plan.now(FIRST, round, {}) for round in range(20)]
     for round, release in enumerate(releases):
         assert release.clip.clip_norm == pytest.approx(1.5 * 0.3 ** (round / 20))
@@ -30,14 +30,14 @@ def test_a_decay_has_the_levels_of_the_paper_and_its_noise_in_phases() -> None:
 
 @given(rounds=st.integers(1, 60), phases=st.integers(1, 70))
 def test_phases_never_have_less_noise_than_the_paper(rounds: int, phases: int) -> None:
-    plan = DecaySchedule(phases=phases).over(rounds)
+    plan = DecaySchedule(phases=phases).for_rounds(rounds)
     for round in range(rounds):
         assert plan.least(FIRST, round).multiplier >= 2.0 * 0.8 ** (round / rounds) * (1 - 1e-12)
 
 
 def test_a_decay_beyond_its_rounds_is_refused() -> None:
     with pytest.raises(DpflError, match="none numbered 5"):
-        DecaySchedule().over(5).now(FIRST, 5, {})
+        DecaySchedule().for_rounds(5).now(FIRST, 5, {})
 
 
 @pytest.mark.parametrize("wrong", [{"phases": 0}, {"clip": 0.0}, {"noise": 1.5}, {"clip": -1.0}])

@@ -15,7 +15,7 @@ WHERE = {
     "upload": "on every upload, at the client",
     "round": "on the sum, at the server",
 }
-PARTS = ("local", "steps", "samples", "uploads", "clients", "weights", "server", "schedule", "centre")
+PARTS = ("local", "steps", "samples", "updates", "clients", "weights", "server", "schedule", "centre")
 
 
 def describe_all() -> list[dict[str, Any]]:

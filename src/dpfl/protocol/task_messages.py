@@ -135,7 +135,7 @@ def _made(value: Any, known: Parts) -> Any:
 
 
 RATE = {"rate": number}
-LEVEL = {"level": number}
+LEVEL = {"clip_norm": number}
 HAAR = {"weights": text, "by_layer": truth, "energies": listed(number), "ends": listed(whole(1))}
 OPTIMISERS = _parts(
     (SGD, RATE),
@@ -185,13 +185,13 @@ SURVEYS = _parts(
     ),
 )  # fmt: skip
 SHARED = _parts((NoiseShares, {"survivors": whole(1, MOST_MEMBERS), "colluders": whole(0, MOST_MEMBERS)}))
-SUMMED = _parts((SecureSumTerms, {"scale": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
+SUMMED = _parts((SecureSumTerms, {"weight": number, "bound": number, "clients": whole(1, MOST_MEMBERS)}))
 RELEASE: Mapping[str, Form] = {
     "sampling": part(SAMPLINGS), "clip": part(CLIPS), "noise": optional(part(NOISES)), "shared_by": optional(whole(2)),
-    "realised": truth, "sums": optional(part(SHARED)),
+    "divide_by_drawn": truth, "noise_shares": optional(part(SHARED)),
 }  # fmt: skip
 RELEASES = _parts((Release, RELEASE))
-UPLOADS = _parts((UpdateRelease, {**RELEASE, "moves": number, "protects": one_of("sample", "client")}))
+UPLOADS = _parts((UpdateRelease, {**RELEASE, "sensitivity_bound": number, "protects": one_of("sample", "client")}))
 LOCALS = _parts(
     (LocalTraining, {"optimiser": part(OPTIMISERS), "batch_size": whole(1), "prox": number, "objective": part(OBJECTIVES)}),
 )
@@ -200,8 +200,8 @@ TASKS = _parts(
         ClientTask,
         {
             "round": whole(), "client": whole(), "steps": whole(), "local": part(LOCALS), "clients": part(RELEASES),
-            "samples": optional(part(RELEASES)), "horizon": whole(), "raw": truth, "upload": optional(part(UPLOADS)),
-            "survey": optional(part(SURVEYS)), "slope": truth, "summed": optional(part(SUMMED)),
+            "samples": optional(part(RELEASES)), "horizon": whole(), "raw": truth, "update": optional(part(UPLOADS)),
+            "query": optional(part(SURVEYS)), "slope": truth, "secure_sum": optional(part(SUMMED)),
         },
     ),
 )  # fmt: skip

@@ -177,13 +177,15 @@ class Algorithm:
 
     def with_secure_noise(self) -> Algorithm:
         """With noise against attacks on floating-point arithmetic; refused where some of the noise has no such form."""
-        field = {"step": "samples", "upload": "uploads", "round": "clients"}.get(self.scale)
+        field = {"step": "samples", "upload": "updates", "round": "clients"}.get(self.scale)
         if self.schedule and self.schedule.follows:
             raise DpflError("Noise that follows what was released has no secure form; set privacy.noise = 'plain'.")
         if field is None or self.release is None:
             raise DpflError(f"{self.name} adds no noise; leave privacy.noise out.")
         surveys = {"centre": self.centre, "columns": self.columns, "metric": self.metric}
-        asked = {name: survey and survey.secured() for name, survey in surveys.items()} | {"weights": self.weights.secured()}
+        asked = {name: survey and survey.with_secure_noise() for name, survey in surveys.items()} | {
+            "weights": self.weights.with_secure_noise()
+        }
         return replace(self, **asked, **{field: self.release.with_secure_noise()})  # type: ignore[arg-type]
 
     def for_model(self, layout: Layout) -> Algorithm:
@@ -199,7 +201,7 @@ class Algorithm:
             return self
         if rounds is None:
             raise DpflError("A release that changes from round to round is planned for all of them; give budget.rounds.")
-        schedule = self.schedule.over(rounds) if self.schedule else None
+        schedule = self.schedule.for_rounds(rounds) if self.schedule else None
         return replace(self, schedule=schedule, clients=self.clients.for_rounds(rounds, population))
 
     def event(self, population: int) -> Event:

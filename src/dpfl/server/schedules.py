@@ -26,7 +26,7 @@ class Schedule(Protocol):
     def follows(self) -> bool:
         """Whether it looks at the clients' noisy gradients."""
 
-    def over(self, rounds: int) -> Schedule:
+    def for_rounds(self, rounds: int) -> Schedule:
         """For a run of this many rounds."""
 
     def least(self, first: Release, round: int) -> Release:
@@ -96,7 +96,7 @@ class DecaySchedule:
     def _plan(self, level: float, multiplier: float, every: int) -> DynamicPlan:
         return DynamicPlan(self.rounds, 1 / multiplier, level, self.clip, self.noise, every)
 
-    def over(self, rounds: int) -> DecaySchedule:
+    def for_rounds(self, rounds: int) -> DecaySchedule:
         return replace(self, rounds=rounds)
 
     def least(self, first: Release, round: int) -> Release:
@@ -138,7 +138,7 @@ class AdaptiveSchedule:
         if not (self.alpha > 0 and 0 < self.beta <= 1 and self.patience >= 1 and self.span >= 1 and self.stride >= 1):
             raise DpflError("An adaptive clip needs alpha above 0, beta up to 1, and patience, span and stride of at least 1.")
 
-    def over(self, rounds: int) -> AdaptiveSchedule:
+    def for_rounds(self, rounds: int) -> AdaptiveSchedule:
         return self
 
     def least(self, first: Release, round: int) -> Release:

@@ -24,7 +24,7 @@ Answers = Mapping[int, np.ndarray]
 
 
 class Weights(Protocol):
-    def secured(self) -> Weights:
+    def with_secure_noise(self) -> Weights:
         """With secure noise on what clients are asked."""
 
     @property
@@ -58,7 +58,7 @@ class UniformWeights:
     query = None
     equal = True
 
-    def secured(self) -> UniformWeights:
+    def with_secure_noise(self) -> UniformWeights:
         return self
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -74,7 +74,7 @@ class SizeWeights:
     query = None
     equal = False
 
-    def secured(self) -> SizeWeights:
+    def with_secure_noise(self) -> SizeWeights:
         return self
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
@@ -97,8 +97,8 @@ class HellingerWeights:
     query: LabelQuery
     equal = False
 
-    def secured(self) -> HellingerWeights:
-        return replace(self, query=self.query.secured())
+    def with_secure_noise(self) -> HellingerWeights:
+        return replace(self, query=self.query.with_secure_noise())
 
     def of(self, declared: Sequence[int], answers: Answers | None = None) -> Tensor:
         if not answers:

@@ -236,7 +236,7 @@ class ModelClip(Flat):
     bounds = "model"
 
 
-@part("clip.none", optional=("level",))
+@part("clip.none", optional=("clip_norm",))
 @dataclass(frozen=True)
 class NoClip:
     """No bound: nothing private can be said of a sum of such vectors."""

@@ -337,7 +337,7 @@ class UpdateRelease(Release):
             raise DpflError("Nothing is drawn for an upload, so nothing is gained by sampling; give it All() in its place.")
         if self.shared_by is not None or self.divide_by_drawn or self.divisor is not None:
             raise DpflError(
-                "An upload has its noise, and is divided by nothing: a divisor, shared_by and realised are not for it."
+                "An upload has its noise, and is divided by nothing: a divisor, shared_by and divide_by_drawn are not for it."
             )
         if isinstance(self._kind, HaarNoise):
             raise DpflError(

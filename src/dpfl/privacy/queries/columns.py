@@ -46,7 +46,7 @@ class ColumnQuery:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the paid scales")
 
-    def secured(self) -> ColumnQuery:
+    def with_secure_noise(self) -> ColumnQuery:
         return replace(self, secure=True)
 
     @property

@@ -100,7 +100,7 @@ class LabelQuery:
         if self.multiplier is not None:
             check_multiplier(self.multiplier, " of the histogram")
 
-    def secured(self) -> LabelQuery:
+    def with_secure_noise(self) -> LabelQuery:
         return replace(self, secure=True)
 
     @property

@@ -38,7 +38,7 @@ class MeanQuery:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the mean")
 
-    def secured(self) -> MeanQuery:
+    def with_secure_noise(self) -> MeanQuery:
         return replace(self, secure=True)
 
     @property

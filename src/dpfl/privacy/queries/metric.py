@@ -40,7 +40,7 @@ class MetricQuery:
     def __post_init__(self) -> None:
         check_multiplier(self.multiplier, " of the private metric")
 
-    def secured(self) -> MetricQuery:
+    def with_secure_noise(self) -> MetricQuery:
         return replace(self, secure=True)
 
     @property
