@@ -66,7 +66,9 @@ class RefusalReason(StrEnum):
 
 SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.NOT_A_LETTER: "These bytes are no letter.",
-    RefusalReason.OTHER_FORMAT: "The letter is of another version of dpfl: install the same version at the server and at its nodes.",
+    RefusalReason.OTHER_FORMAT: (
+        "The letter is of another version of dpfl: install the same version at the server and at its nodes."
+    ),
     RefusalReason.TOO_LARGE: "The letter, or what it asks for, is larger than the node's policy allows.",
     RefusalReason.BAD_SIGNATURE: "The letter is not signed by a key that the node's policy names.",
     RefusalReason.BAD_HEAD: "The head of the letter is not written as letters are.",
@@ -100,7 +102,9 @@ SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.NOT_SECURE: "The node's policy asks for secure noise.",
     RefusalReason.OTHER_SCHEMA: "The node's samples have another form than the run's.",
     RefusalReason.OTHER_UNIT: "The node's ledger counts for another unit, or for other neighbours.",
-    RefusalReason.SIZE_NOT_EXACT: "Batches of a fixed size need the exact number of units, which the node's policy does not declare.",
+    RefusalReason.SIZE_NOT_EXACT: (
+        "Batches of a fixed size need the exact number of units, which the node's policy does not declare."
+    ),
     RefusalReason.NO_SUMS: "The node's policy has no members to sum with securely.",
     RefusalReason.UNKNOWN_MEMBER: "The run names a member of its sums by a key that the node's policy does not have for it.",
     RefusalReason.TOO_FEW_COLLUDERS: "The noise counts on more clients than the node's policy trusts not to help the server.",
@@ -108,12 +112,16 @@ SENTENCES: dict[RefusalReason, str] = {
     RefusalReason.UNMASKED: "The run said that its sums are secure, or that they are not, and this order is of the other kind.",
     RefusalReason.BAD_KEYS: "The keys that were shown are not those of the run's members, each signed by its own for this run.",
     RefusalReason.NO_KEYS: "The node has no keys for this sum: it was started since, or set up anew.",
-    RefusalReason.SET_UP_PAST: "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back.",
+    RefusalReason.SET_UP_PAST: (
+        "Keys were agreed for this run since, by a later set-up or before the clock of its owner was set back."
+    ),
     RefusalReason.SUM_OVER: "This sum is not under way at the node: it is of another round, was opened before, or is past.",
     RefusalReason.BAD_SURVIVORS: "Those who were shown are not members of this sum, each once, and the node among them.",
     RefusalReason.OTHER_SURVIVORS: "The node was shown the survivors of this sum before.",
     RefusalReason.TOO_FEW_VOTES: "Too few members signed the survivors that the node was shown.",
-    RefusalReason.JOIN_AGAIN: "The node was started since it joined this run: ask it to join again, with the heads that it signed.",
+    RefusalReason.JOIN_AGAIN: (
+        "The node was started since it joined this run: ask it to join again, with the heads that it signed."
+    ),
     RefusalReason.ROLLED_BACK: "The node's ledger lacks releases that the node signed: its owner has to reconcile it first.",
     RefusalReason.LEDGER: "The node's ledger cannot be used now.",
     RefusalReason.NO_ROOM: "The node's disk has no room for a reply.",
@@ -124,7 +132,8 @@ SENTENCES: dict[RefusalReason, str] = {
 
 PASSING = frozenset(
     {
-        RefusalReason.LEDGER, RefusalReason.NO_ROOM, RefusalReason.DIVERGED, RefusalReason.FAILED, RefusalReason.ORDER_PAST, RefusalReason.TOO_MANY_ATTEMPTS,
+        RefusalReason.LEDGER, RefusalReason.NO_ROOM, RefusalReason.DIVERGED, RefusalReason.FAILED,
+    RefusalReason.ORDER_PAST, RefusalReason.TOO_MANY_ATTEMPTS,
         RefusalReason.NO_KEYS, RefusalReason.SET_UP_PAST, RefusalReason.SUM_OVER, RefusalReason.JOIN_AGAIN,
     }
 )  # fmt: skip

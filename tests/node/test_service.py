@@ -254,7 +254,10 @@ TASKS: dict[str, tuple[Any, str]] = {
         "uncovered",
     ),
     "an upload of clients": (
-        round_of(0, samples=None, update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client")),
+        round_of(
+            0, samples=None,
+            update=UpdateRelease(clip=Flat(1.0), noise=SecureGaussian(1.0), sensitivity_bound=2.0, protects="client"),
+        ),
         "other-unit",
     ),
     "a slope without noise": (

@@ -41,7 +41,8 @@ from tests.node.ordered import tasks_of
 
 TASK = ClientTask(
     3, 1, 5, LocalTraining(SGD(0.1), 16, 0.5), Release(), Release(Poisson(0.1), Flat(1.0), Gaussian(1.1)), 40,
-    update=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), sensitivity_bound=2.0, protects="client"), query=LabelQuery(3.0), slope=True,
+    update=UpdateRelease(clip=Flat(1.0), noise=Gaussian(2.0), sensitivity_bound=2.0, protects="client"), query=LabelQuery(3.0),
+    slope=True,
 )  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
     "hw-dpfl": {"batch_size": 32},

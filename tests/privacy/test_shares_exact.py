@@ -246,7 +246,8 @@ def mean_square_factor(steps: float) -> float:
 
 def test_what_that_adds_is_what_is_stated():
     """In docs/privacy.md for 10 clients, 26,010 numbers, 317 rounds, and for 100 clients, 159,010 numbers, 1000 rounds; in
-    privacy/mechanisms/secure_noise.py for 1000 releases of 159,010. By Hoeffding's and Bernstein's inequalities, at 1e-12, epsilon 2."""
+    privacy/mechanisms/secure_noise.py for 1000 releases of 159,010. By Hoeffding's and Bernstein's
+    inequalities, at 1e-12, epsilon 2."""
     for numbers, delta_added, epsilon_added in ((10 * 26_010 * 317, 3e-9, 2e-6), (100 * 159_010 * 1000, 5e-7, 3e-5)):
         assert numbers * 2.0**-58 * (1 + math.exp(2)) < delta_added
         loss = 2 * 2.0**-37

@@ -196,7 +196,8 @@ def _cohorts(sampling: Sampling, count: int, seed: int, entropy: str, rounds: in
     with tempfile.TemporaryDirectory(prefix="dpfl-audit-") as folder:
         job = prepare(
             from_module(torch.nn.Linear(2, 2)), federation, made, Budget(rounds=rounds), seed=seed, out=Path(folder) / "run",
-            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None, progress=SilentProgress(),
+            workers=1, accountant=None, ledger=None, entropy=entropy, noise="plain", evaluate_every=None,
+            progress=SilentProgress(),
             resume=False, experiment=None,
         )  # fmt: skip
         with closing(job.engine):

@@ -245,7 +245,8 @@ def headline(certificate: Certificate) -> tuple[Literal["proven", "condition", "
     if stated.proven == "unbounded":
         leaks = "; ".join(stated.unaccounted) or "a release without noise"
         return "nothing", f"No epsilon holds: privacy is unbounded. What leaves unprotected: {leaks}.{paper}"
-    figures = f"Epsilon {display_figure(stated.proven)} at delta {stated.delta:g} is proven for one {stated.unit} ({stated.neighbours})"
+    proven = f"Epsilon {display_figure(stated.proven)} at delta {stated.delta:g}"
+    figures = f"{proven} is proven for one {stated.unit} ({stated.neighbours})"
     if certificate.trained.entropy != "system":
         return (
             "condition",

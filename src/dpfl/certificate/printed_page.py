@@ -192,7 +192,8 @@ def _releases(accounts: list[AccountSection]) -> str:
 def _accounts(certificate: Certificate) -> str:
     stated = certificate.guarantee
     accounts = sorted(certificate.accounts, key=lambda account: -number(account.proven))
-    spread = f"lowest {display_figure(stated.lowest)}, median {display_figure(stated.median)}, highest {display_figure(stated.proven)}"
+    figures = [display_figure(value) for value in (stated.lowest, stated.median, stated.proven)]
+    spread = "lowest {}, median {}, highest {}".format(*figures)
     if len(accounts) <= MOST_LISTED:
         pairs = [(account.name, display_figure(account.proven)) for account in certificate.accounts]
     else:

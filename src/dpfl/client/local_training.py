@@ -26,7 +26,8 @@ Watch = Callable[[np.ndarray], None]
 
 
 def private_steps(
-    gradients: ClippedGradients, data: ClientDataset, size: int, steps: int, local: LocalTraining, release: Release, generator: Generator,
+    gradients: ClippedGradients, data: ClientDataset, size: int, steps: int, local: LocalTraining, release: Release,
+    generator: Generator,
     drift: Drift | None = None, watch: Watch | None = None,
 ) -> None:  # fmt: skip
     """DP-SGD: sample, clip each gradient, sum, add noise, divide by q n with the declared n (an empty batch is noise).

@@ -117,7 +117,8 @@ def build_runner(charter: NodePolicy, held: Federation, run: str, proposal: Prop
         SingleEntry(place, digest(held, charter.limits.unit)), shares=shares_of(charter, run, proposal),
     )  # fmt: skip
     site = ClientContext(
-        run, model, proposal.learning, x, held.train.y, SingleEntry(place, held.clients[0]), SingleEntry(place, size), charter.randomness,
+        run, model, proposal.learning, x, held.train.y, SingleEntry(place, held.clients[0]), SingleEntry(place, size),
+        charter.randomness,
         ledgers, policy=charter.policy, unit_ids=held.persons if charter.limits.unit == "person" else None,
         rows_per_person=held.rows_per_person, timed=True,
     )  # fmt: skip

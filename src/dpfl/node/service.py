@@ -252,7 +252,8 @@ class Service:
         return left
 
     def _done(
-        self, node: ClientRunner, order: TaskRecord, task: ClientTask, vector: Tensor, correction: Tensor | None, head: Mapping[str, str],
+        self, node: ClientRunner, order: TaskRecord, task: ClientTask, vector: Tensor, correction: Tensor | None,
+        head: Mapping[str, str],
         at: SumId | None,
     ) -> bytes:  # fmt: skip
         """Written down, debited and done; the answer is on disk before it leaves."""

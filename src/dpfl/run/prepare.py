@@ -273,7 +273,8 @@ def _check_batches(algorithm: Algorithm, federation: Federation) -> None:
     batches = algorithm.samples.sampling if algorithm.samples else None
     if batches and batches.least > (least := min(federation.counted(algorithm.unit))):
         raise DpflError(
-            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has {least}; lower algorithm.batch_size, "
+            f"Batches have {batches.least} {algorithm.sample_unit}s, but the smallest client has {least}; lower "
+            "algorithm.batch_size, "
             "or give clients more."
         )
 

@@ -295,7 +295,8 @@ class Release:
         if self.local_stddev < ABSORBED * units * longest:
             raise DpflError(
                 f"Noise of multiplier {self.multiplier:g} is lost in the rounding of a float32 sum of {units:g} clipped units; "
-                f"raise it above {ABSORBED * units * longest * self.multiplier / self.local_stddev:.2g}, or draw fewer at a time."
+                f"raise it above {ABSORBED * units * longest * self.multiplier / self.local_stddev:.2g}, or draw "
+                "fewer at a time."
             )
 
 
@@ -345,7 +346,8 @@ class UpdateRelease(Release):
             )
         if self.protects == "client" and not self.covers(self.diameter):
             raise DpflError(
-                f"Two uploads inside the clip can be twice its level apart, but moves = {self.sensitivity_bound:g}; give at least "
+                f"Two updates inside the clip can be twice its norm apart, but sensitivity_bound = "
+                f"{self.sensitivity_bound:g}; give at least "
                 f"{self.diameter:g}."
             )
 
