@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpfl.algorithms import fedavg, fedavg_dp, hw_dpfl, ldp_fl
-from dpfl.audit.attacks import membership
+from dpfl.audit.attacks.attacks import membership
 from dpfl.audit.attacks.inversion import invert
 from dpfl.audit.attacks.membership import RATES, ceiling, confidences, likelihood_ratio, loss_threshold, roc
 from dpfl.engines import one_thread

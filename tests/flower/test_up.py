@@ -121,7 +121,7 @@ def _proposes(liar: Liar, proposal: Proposal, keys: list[str]) -> None:
     proposed = {
         "invented": replace(proposal, federation=(*NODES, "node-3"), keys=(*keys, stranger)),
         "swapped": replace(proposal, keys=tuple(reversed(keys))),
-        "few": replace(proposal, noise_shares=NoiseShares(1)),
+        "few": replace(proposal, sums=NoiseShares(1)),
         "0123456789abcdef": replace(proposal, rounds=2),
     }
     letters = [

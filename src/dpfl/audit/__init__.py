@@ -1,11 +1,14 @@
 """Games that try to refute a guarantee: on any algorithm, release or mechanism, and together as an audit."""
 
+from typing import TYPE_CHECKING
+
 from dpfl.audit.audit import audit
 from dpfl.audit.bounds import GuessCounts, MeasuredEpsilon, one_run_epsilon
 from dpfl.audit.distinguish import distinguish
 from dpfl.audit.leaks import Leak, leaks
 from dpfl.audit.one_release import one_release
 from dpfl.audit.report import AuditFinding, AuditReport
+from dpfl.lazy_import import deprecated_names
 
 __all__ = [
     "AuditFinding",
@@ -19,3 +22,8 @@ __all__ = [
     "one_release",
     "one_run_epsilon",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(
+        __name__, {"Finding": "AuditFinding", "Guesses": "GuessCounts", "Measured": "MeasuredEpsilon", "Report": "AuditReport"}
+    )

@@ -85,7 +85,7 @@ class Coupling:
             coupling.releases += 1
             return torch.zeros_like(parent.into_sum(self, vector, *rest))
 
-        kind = type(parent.__name__, (parent,), {"noised": noised, "carrying": carrying, "into_sum": into_sum})
+        kind = type(parent.__name__, (parent,), {"add_noise": noised, "add_given_noise": carrying, "into_sum": into_sum})
         return kind(**{part.name: getattr(release, part.name) for part in fields(release)})
 
 

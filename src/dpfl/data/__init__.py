@@ -3,6 +3,8 @@
 >>> federation = dpfl.data.sample().split(clients=10, how=dpfl.data.Dirichlet(0.05), seed=0)
 """
 
+from typing import TYPE_CHECKING
+
 from dpfl.data.catalog import (
     cifar10,
     emnist,
@@ -25,6 +27,7 @@ from dpfl.data.dataset import Dataset, DataSource
 from dpfl.data.federation import Federation
 from dpfl.data.partition import IID, CappedDirichlet, Dirichlet, ExplicitPartition, LabelSkew, Mix, Shards, Unequal
 from dpfl.data.population import Population, RandomClients
+from dpfl.lazy_import import deprecated_names
 
 __all__ = [
     "IID",
@@ -57,3 +60,9 @@ __all__ = [
     "table",
     "tensors",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(
+        __name__,
+        {"Closed": "CappedDirichlet", "Drawn": "RandomClients", "Mapping": "ExplicitPartition", "Source": "DataSource"},
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import DpflError
-from dpfl.lazy_import import on_demand
+from dpfl.lazy_import import deprecated_names, on_demand
 
 if TYPE_CHECKING:
     from dpfl.loggers.mlflow import MLflow
@@ -26,7 +26,7 @@ def from_words(log: Mapping[str, str]) -> list[Callback]:
         if name not in NAMES:
             nearest = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.0)[0]
             raise DpflError(f"There is no logger {name!r}; did you mean log.{nearest}? Known: {', '.join(NAMES)}.")
-    return [__getattr__(NAMES[name])(place) for name, place in log.items()]
+    return [_load(NAMES[name])(place) for name, place in log.items()]
 
 
 _HOMES = {
@@ -35,4 +35,10 @@ _HOMES = {
     "RunStart": "dpfl.run.callbacks",
     "TensorBoard": "dpfl.loggers.tensorboard",
 }
-__getattr__, __dir__ = on_demand(__name__, _HOMES)
+_NEW_NAMES = {"Started": "RunStart"}
+_load, __dir__ = on_demand(__name__, _HOMES)
+_load_deprecated = deprecated_names(__name__, _NEW_NAMES)
+
+
+def __getattr__(name: str) -> Any:
+    return _load_deprecated(name) if name in _NEW_NAMES else _load(name)

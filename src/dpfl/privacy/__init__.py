@@ -3,6 +3,9 @@
 Imports nothing else of the package but its error: a reviewer can read it alone.
 """
 
+from typing import TYPE_CHECKING
+
+from dpfl.lazy_import import deprecated_names
 from dpfl.privacy.accounting.accountant import ACCOUNTANTS, Accountant, accountant
 from dpfl.privacy.accounting.budget import Budget
 from dpfl.privacy.accounting.calibration import affordable, noise_for
@@ -41,3 +44,6 @@ __all__ = [
     "affordable",
     "noise_for",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, {"Refused": "BudgetRefusal"})

@@ -3,6 +3,9 @@
 `Group` says who sums together, `Member` is the side of the one who has something to hide, `Sum` that of the server.
 """
 
+from typing import TYPE_CHECKING
+
+from dpfl.lazy_import import deprecated_names
 from dpfl.secagg.group import SumGroup
 from dpfl.secagg.keys import check, present, session
 from dpfl.secagg.member import SumMember
@@ -38,3 +41,23 @@ __all__ = [
     "present",
     "session",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(
+        __name__,
+        {
+            "At": "SumId",
+            "Card": "KeyAdvertisement",
+            "Group": "SumGroup",
+            "Masked": "MaskedInput",
+            "Member": "SumMember",
+            "Opened": "UnmaskingShares",
+            "Refusal": "MemberRefusal",
+            "Repeat": "RepeatSum",
+            "Shown": "SurvivorList",
+            "Sum": "MaskedSum",
+            "Vote": "SurvivorVote",
+            "Votes": "SurvivorVotes",
+            "Why": "RefusalCause",
+        },
+    )
